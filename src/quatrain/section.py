@@ -128,10 +128,12 @@ class ModelSection(Section):
     """Defines the section of a model in one kind of environment.
 
     WORLD: the module that implements the model's environment protocol, imported when first used.
-    brings_env: whether a user or a library brings the environment (envs/host).
+    brings_env: whether a user or a library brings the environment (envs/host). LENGTH: the key of
+    `train` by which a finished training can be made longer; empty where its state has a fixed size.
     """
 
     WORLD: ClassVar[str] = ""
+    LENGTH: ClassVar[str] = ""
     brings_env: ClassVar[bool] = False
 
     @property

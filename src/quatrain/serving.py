@@ -71,20 +71,32 @@ class Input:
 
 
 class Served(NamedTuple):
-    """Holds what a model answers by: its inputs, and a function of them, which has the weights."""
+    """Holds what a model answers by: its inputs, and a function of them, which has the weights.
+
+    sample: draws actions of the policy that explores; None where there is no such policy.
+    """
 
     inputs: Mapping[str, Input]
     compute: Callable[[Named], Named]
+    sample: Callable[[Named, np.random.Generator], np.ndarray] | None = None
 
 
-def answer(model: str, served: Served, request: Any) -> Named:
+def answer(
+    model: str, served: Served, request: Any, draws: np.random.Generator | None = None
+) -> Named:
     """Answers a request: a mapping of names to arrays, or to nested lists as JSON has them.
+
+    draws: samples the actions by this generator, and answers nothing else.
 
     Raises:
         ValueError: names, types, shapes or numbers are invalid, or so large that an answer is not
             finite; one line names the error and the remedy.
     """
     question = validate_request(model, request, served.inputs)
+    if draws is not None:
+        if served.sample is None:
+            raise ValueError(f"{model} has no policy to sample from; leave deterministic=True")
+        return {"action": served.sample(question, draws)}
     with np.errstate(all="ignore"):  # what is not finite is said
         answers = served.compute(question)
     for name, array in answers.items():

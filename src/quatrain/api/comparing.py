@@ -9,10 +9,11 @@ from numbers import Real
 from typing import Any
 
 from quatrain.api.configs import check_count, check_seed, check_type, with_changes
+from quatrain.api.learning import Watch, train_and_score, untrained
 from quatrain.api.progress_display import write
 from quatrain.api.results import Result
 from quatrain.api.session import computing
-from quatrain.api.training import params_from, train_and_score
+from quatrain.api.training import params_from
 from quatrain.comparison import BATCHES, Comparison, Run, looks_to
 from quatrain.comparison_sides import deciding_rule, describe, world_keys
 from quatrain.envs.host.config import names_user_env
@@ -29,7 +30,7 @@ def compare(
     changes: Mapping[str, Any],
     preset: str | None = None,
     *,
-    env: Mapping[str, Any] | None = None,
+    env: Any = None,
     config: Any = None,
     seeds: int = BATCHES[-1],
     batches: Sequence[int] = BATCHES,
@@ -54,7 +55,8 @@ def compare(
         changes: what `after` has in place of the values of `before`: keys with dots, such as
             `{"train.learning_rate": 3e-3}`, or nested dictionaries.
         preset: a name of presets/, as in `quatrain.config`, for both sides.
-        env: changes of the environment, or an environment of the user's own, for both sides.
+        env: changes of the environment, or an environment of the user's own as in `quatrain.fit`,
+            for both sides.
         config: a whole config of `quatrain.config` for `before`, in place of `env` and `preset`.
         seeds: the largest number of seeds, from `seed` on.
         batches: numbers of seeds after which the comparison may end, beside `seeds`.
@@ -91,9 +93,9 @@ def compare(
         raise ConfigError(f"margin is {margin!r}; give a number from 0, in the metric's unit")
     looks = looks_to(seeds, batches)
     shared = {"seed": seed, "device": device, "threads": threads}
-    start = params_from(model, preset, config, {} if env is None else {"env": env}, shared)
-    check_seed(start.seed + seeds - 1)
-    before = with_changes(start, model, {"seeds": 1})
+    chosen = params_from(model, preset, config, {} if env is None else {"env": env}, shared)
+    check_seed(chosen.seed + seeds - 1)
+    before = with_changes(chosen, model, {"seeds": 1})
     changed = nested(changes)
     if names_user_env(changed) and not getattr(before, model).brings_env:
         raise ConfigError(
@@ -164,7 +166,7 @@ def train(model: str, params: Params, metric: str) -> tuple[Run, str]:
     """Returns a training, and its score or why it diverged in words."""
     start = time.process_time()
     try:
-        result = train_and_score(params, model, None, False)
+        result = train_and_score(untrained(params, model), Watch())
     except TrainingDiverged as error:
         return Run(params.seed, cpu_seconds=time.process_time() - start), str(error)
     run = Run(

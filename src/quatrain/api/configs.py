@@ -24,7 +24,6 @@ from quatrain.storage.input_files import read_content
 from quatrain.validation import nearest, overlaid, sections_of, validate_section
 
 DEFAULTS = Path(__file__).parents[1] / "defaults"
-ENV = 'a dictionary that says how to make it, such as {"kind": "gymnasium", "id": "CartPole-v1"}'
 NAMESPACE = "quatrain/"
 # What environments of users start from.
 USERS_PRESET = "gymnasium"
@@ -41,8 +40,9 @@ def config(model: str, preset: str | None = None, **changes: Any) -> Any:
     Args:
         model: `allo`, `iqn`, `actor_critic` or `active_dynamics`.
         preset: a name of presets/, such as `smoke` or `paper`; None: the defaults, or for an
-            environment of kind `gymnasium` or `pettingzoo` the preset `gymnasium`.
-        **changes: sections and keys of the model, such as `train={"steps": 2000}` or `seeds=3`.
+            environment of the user's own the preset `gymnasium`.
+        **changes: sections and keys of the model, such as `train={"steps": 2000}` or `seeds=3`;
+            `env` may be whatever `quatrain.fit` takes.
 
     Returns:
         The model's config, which `quatrain.fit(model, config=...)` takes.
@@ -108,13 +108,11 @@ def make_params(
     """
     check_model(model)
     check_type("preset", preset, (str, NoneType), "the name of a preset, or None")
-    check_env(changes)
+    if "env" in changes:
+        changes = {**changes, "env": env_keys(changes["env"])}
     if preset is None and names_user_env(changes):
         preset = USERS_PRESET
     raw = read_defaults(preset)
-    env = changes.get("env")
-    if isinstance(env, Mapping) and ":" in str(env.get("import")):
-        changes = {**changes, "env": {"id": None, **env}}  # a callable, not the preset's id
     return validated(overlaid(raw, {model: dict(changes), **shared}))
 
 
@@ -187,10 +185,20 @@ def check_type(name: str, value: object, kinds: type | tuple[type, ...], remedy:
         raise ConfigError(f"{name} is of type {type(value).__name__}; give {remedy}")
 
 
-def check_env(changes: Mapping[str, Any]) -> None:
-    """Raises ConfigError if changes give an environment itself, not how to make it."""
-    if "env" in changes:
-        check_type("env", changes["env"], Mapping, ENV)
+def env_keys(env: Any) -> dict[str, Any]:
+    """Returns the keys of the section `env` of what a user gives as env.
+
+    Raises:
+        ConfigError: it says nothing about how to make an environment.
+        DataError: a callable raised when it was called to find out which kind it makes.
+        PackageMissing: gymnasium is not installed.
+    """
+    if isinstance(env, Mapping) and not {"id", "import", "wrappers"} & env.keys():
+        return dict(env)
+    require("env", ("gymnasium",), "gym")
+    from quatrain.envs.host.given import keys_of
+
+    return keys_of(env)
 
 
 def check_dataset(model: str, dataset: object, kind: type) -> None:

@@ -2,7 +2,7 @@
 
 import math
 from base64 import b64encode
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property, partial
 from html import escape
 from pathlib import Path
@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from quatrain import serving
 from quatrain.animation import Animation
+from quatrain.api import own_episodes
 from quatrain.api.configs import as_path, read_defaults, validated
 from quatrain.api.session import computing
 from quatrain.devices import framework_on_device
@@ -66,6 +67,7 @@ class Result:
         dataset: what it was trained and scored on, a NamedTuple of arrays.
         state: everything that changed while it learned.
         history: name of a metric -> steps and values, two arrays.
+        step: how far it was trained; `config.train.steps` if to the end.
     """
 
     def __init__(
@@ -76,16 +78,15 @@ class Result:
         state: Any,
         history: History,
         scores: Mapping[str, float] | None = None,
-        evaluation: Evaluation | None = None,
+        *,
+        step: int,
     ) -> None:
         self.model = model
         self.params = params
         self.dataset = dataset
         self.state = state
         self.history = dict(history)
-        if evaluation is not None:
-            self._evaluation = evaluation
-            scores = evaluation.scores
+        self.step = step
         if scores is not None:
             self.scores = dict(scores)
 
@@ -156,30 +157,107 @@ class Result:
                 self.config, self.state, self.dataset, self.history, evaluation
             )
 
-    def predict(self, request: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """Answers a request, as a served model does; the first axis of arrays counts questions.
+    def train(
+        self,
+        more: int,
+        *,
+        callback: Callable[[Any], Any] | None = None,
+        checkpoint_every: int | None = None,
+        folder: str | Path | None = None,
+        progress: bool = True,
+    ) -> "Result":
+        """Returns the result after more training; this one stays as it is.
+
+        It goes on as a training of the longer length does from here: schedules over the whole
+        length (`lr_schedule: cosine` of allo; learning rate, entropy and discount of actor_critic)
+        and the number of validation episodes become those of the longer one.
 
         Args:
-            request: name -> array or nested lists, of the form of `example_request()`.
+            more: in the unit of the model's length: gradient steps of allo, turns of iqn,
+                transitions of actor_critic.
+            callback, checkpoint_every, folder, progress: as in `quatrain.fit`.
+
+        Raises:
+            ConfigError: an argument cannot be used, or the model cannot train longer.
+        """
+        from quatrain.api import learning
+
+        watch = learning.watching(progress, callback, checkpoint_every, folder)
+        return learning.train_and_score(learning.lengthened(self, more), watch)
+
+    def predict(self, request: Any, deterministic: bool = True) -> Any:
+        """Returns actions for observations, or answers a request as a served model does.
+
+        Args:
+            request: an observation of the user's own environment, or a batch of them, as the
+                environment returns them; of several agents name -> observation. Or name -> array or
+                nested lists, of the form of `example_request()`, whose first axis counts questions.
+            deterministic: False: actions are drawn, by a generator of this result: from the
+                distribution of actor_critic; of iqn at random with probability `epsilon.end`.
 
         Returns:
-            Name -> array with an answer to each question; the model's module `serve` tells what
-            inputs and outputs mean.
+            Of observations: the action as the environment takes it, a batch of them, or name ->
+            action. Of a request: name -> array with an answer to each question; the model's module
+            `serve` tells what inputs and outputs mean.
 
         Raises:
             ValueError: the request does not fit, or has so large numbers that an answer is not
                 finite; one line says what would.
 
         Example:
+            >>> result.predict(env.reset()[0])
             >>> result.predict(result.example_request())
         """
         served = self._served
+        is_request = isinstance(request, Mapping) and not served.inputs.keys().isdisjoint(request)
+        if self.config.brings_env and not is_request:
+            return own_episodes.act(self, request, partial(self._answer, deterministic))
+        return self._answer(deterministic, request)
+
+    def _answer(self, deterministic: bool, request: Any) -> dict[str, np.ndarray]:
         needs = partial(self._modules.memory.needs, self.config)
+        draws = None if deterministic else self._draws
         with (
             framework_on_device(self.params, MODELS[self.model]),
             lack_explained(self.model, needs),
         ):
-            return serving.answer(self.model, served, request)
+            return serving.answer(self.model, self._served, request, draws)
+
+    @cached_property
+    def _draws(self) -> np.random.Generator:
+        return np.random.default_rng(derive_seed(self.seed, "predict", self.model))
+
+    @cached_property
+    def spaces(self) -> Mapping[str, own_episodes.Spaces]:
+        """Returns the spaces of each agent of the user's environment, which is made for it."""
+        return own_episodes.spaces_of(self.config.env)
+
+    def evaluate(self, episodes: int = 100, seed: int | None = None) -> own_episodes.Played:
+        """Plays fresh episodes of the user's environment by the learned policy of the first seed.
+
+        Args:
+            episodes: how many; a single one has no interval (NaN).
+            seed: draws how they begin; None: the result's, so that they are always the same.
+
+        Returns:
+            Returns and lengths, the mean return, and its 95 % interval over episodes.
+
+        Raises:
+            ConfigError: the model does not act in an environment of a user.
+            DataError: the environment cannot be made, or raised.
+        """
+        return own_episodes.evaluate(self, episodes, self.seed if seed is None else seed)
+
+    def film(self, seed: int | None = None) -> Film:
+        """Returns an episode of the user's environment by the learned policy of the first seed, as
+        the environment renders it; seed: as in `evaluate`.
+
+        Raises:
+            ConfigError: the model does not act in an environment of a user.
+            DataError: the environment does not render arrays, cannot be made, or raised.
+        """
+        picture = own_episodes.film(self, self.seed if seed is None else seed)
+        return Film(picture.gif(picture.caption), picture.caption)
 
     def example_request(self) -> dict[str, np.ndarray]:
         """Returns a request with a few questions, which `predict` answers."""
@@ -203,6 +281,12 @@ class Result:
             True
         """
         path = as_path(folder)
+        self.scores  # noqa: B018  computed for the folder
+        self.write(path)
+        return path
+
+    def write(self, path: Path) -> None:
+        """Writes what there is, as `save` does: scores only where they are computed."""
         with computing(self.params, self.model):
             arrays = self._modules.train.to_arrays(self.state)
         prefixes = self._modules.train.WEIGHTS
@@ -218,12 +302,12 @@ class Result:
             DATASET: flatten(self.dataset),
             "config.json": self.config.model_dump(mode="json"),
             "history.csv": history.to_csv(curves),
-            "scores.json": null_if_not_finite(self.scores),
         }
-        shared = self.params.model_dump(include={"seed", "threads"})
+        if "scores" in vars(self):
+            contents["scores.json"] = null_if_not_finite(self.scores)
+        shared = self.params.model_dump(include={"seed", "threads"}) | {"step": self.step}
         with raised_as_disk_error():
             folders.save(path, contents, {"model": self.model, **shared})
-        return path
 
     @property
     def _modules(self) -> Any:
@@ -291,7 +375,8 @@ def load(path: str | Path, device: str = "auto") -> Result:
         except ValueError as error:
             raise DataError(f"{folder}: {error}; {REMEDY}") from None
     scores = stored_scores(folder, stored.contents.get("scores.json"))
-    return Result(model, params, dataset, state, curves, scores)
+    step = stored.info.get("step", section.train.steps)
+    return Result(model, params, dataset, state, curves, scores, step=step)
 
 
 def stored_scores(folder: Path, content: Any) -> dict[str, float] | None:

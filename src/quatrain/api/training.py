@@ -2,29 +2,30 @@
 call.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from quatrain.api.configs import (
     check_dataset,
-    check_env,
     check_seed,
     check_type,
+    env_keys,
     make_params,
     params_with,
     read_defaults,
     with_changes,
 )
-from quatrain.api.progress_display import shown
-from quatrain.api.results import Result
+from quatrain.api.learning import Record, continued, train_and_score, untrained, watching
+from quatrain.api.results import Result, load
 from quatrain.api.session import computing
 from quatrain.errors import ConfigError, DataError
 from quatrain.frameworks.packing import flatten
 from quatrain.params import Params
-from quatrain.progress import Evaluation, Row, history, rows
-from quatrain.registry import load
+from quatrain.progress import Evaluation
+from quatrain.registry import load as load_modules
 from quatrain.seeds import derive_seed
 
 
@@ -32,26 +33,35 @@ def fit(
     model: str,
     preset: str | None = None,
     *,
-    env: Mapping[str, Any] | None = None,
+    env: Any = None,
     config: Any = None,
     seed: int = 0,
     device: str = "auto",
     threads: int | None = None,
     progress: bool = True,
     dataset: Any = None,
+    callback: Callable[[Record], Any] | None = None,
+    checkpoint_every: int | None = None,
+    folder: str | Path | None = None,
+    resume_from: Result | str | Path | None = None,
     **changes: Any,
 ) -> Result:
     """Collects data, trains a model and scores it on held-out data.
 
     With the defaults of the package it gives the very scores of `make repro`, for all random
     numbers come from `seed` and the names of the stages. jax takes device and threads once per
-    process, when it is first used; torch's are restored when the call ends.
+    process, when it is first used; torch's are restored when the call ends. A Ctrl-C while it
+    trains ends the training as `callback` does, with a warning; another one raises.
 
     Args:
         model: `allo`, `iqn`, `actor_critic` or `active_dynamics`.
         preset: a name of presets/, as in `quatrain.config`.
         env: changes of the environment, such as `{"layout": "map.txt"}`, or an environment of the
-            user's own such as `{"kind": "gymnasium", "id": "CartPole-v1"}`.
+            user's own: an id such as `"CartPole-v1"` or `"module:Id-v0"`; a class, or a function
+            that returns a new environment; one of `gymnasium.make`, which is made again; or a
+            dictionary such as `{"id": "CartPole-v1"}` or `{"import": MyEnv, "kwargs": {"size": 5},
+            "wrappers": [MyWrapper], "max_episode_steps": 100}`. What no other process can import
+            (a lambda, a class of a notebook) stays in this one.
         config: a whole config of `quatrain.config`, in place of `env`, `preset` and `changes`.
         seed: the seed from which those of collection, training and evaluation are derived.
         device: `auto`, or a device as in params.yaml (`cpu`, `cuda`).
@@ -59,6 +69,14 @@ def fit(
         progress: show steps and two metrics on stderr: a bar by tqdm on a terminal or in a
             notebook, plain lines elsewhere.
         dataset: data to train on in place of collecting it: `result.dataset` of an equal config.
+        callback: called with a `Record` every `train.record_every`; if it returns True, the
+            training ends, and what was learned is scored.
+        checkpoint_every: steps after which the training is saved in `folder`, without scores.
+        folder: where checkpoints and in the end the result are saved, as by `result.save`.
+        resume_from: a folder or result of a training to go on with, to the number of steps of its
+            config, or of the one that is given, which may differ in the length alone. Seed and
+            threads are those of what it goes on with. Its weights are, to the bit, those of a
+            training that was never interrupted.
         **changes: further sections and keys of the model, such as `train={"steps": 2000}`.
 
     Returns:
@@ -81,9 +99,18 @@ def fit(
     if env is not None:
         changes["env"] = env
     shared = {"seed": seed, "device": device, "threads": threads}
+    watch = watching(progress, callback, checkpoint_every, folder)
+    if resume_from is None:
+        params = params_from(model, preset, config, changes, shared)
+        return train_and_score(untrained(params, model, dataset), watch)
+    if dataset is not None:
+        raise ConfigError("resume_from has a dataset already; leave out dataset")
+    interrupted = resume_from if isinstance(resume_from, Result) else load(resume_from)
+    shared |= {"seed": interrupted.seed, "threads": interrupted.params.threads}
+    if config is None and preset is None and not changes:
+        config = interrupted.config
     params = params_from(model, preset, config, changes, shared)
-    with computing(params, model):
-        return train_and_score(params, model, dataset, progress)
+    return train_and_score(continued(interrupted, params, model), watch)
 
 
 def params_from(
@@ -112,34 +139,8 @@ def params_from(
     return params_with(model, config, **shared)
 
 
-def train_and_score(params: Params, model: str, dataset: Any, is_shown: bool) -> Result:
-    """Does what the stages collect, train and evaluate do; None as dataset: collects it."""
-    config = getattr(params, model)
-    modules = load(model)
-    if dataset is None:
-        dataset = modules.collect.collect(config, derive_seed(params.seed, "collect", model))
-    check_dataset(model, dataset, modules.collect.dataset_type(config))
-    progress = modules.train.train(config, dataset, derive_seed(params.seed, "train", model))
-    table: list[Row] = []
-    step = 0
-    state = None
-    for current in shown(
-        progress, model, config.train.steps, modules.train.headline(config), is_shown
-    ):
-        table += rows(current, step)
-        step = current.step
-        state = current.state
-    seed = derive_seed(params.seed, "evaluate", model)
-    evaluation = modules.evaluate.evaluate(config, state, dataset, seed)
-    return Result(model, params, dataset, state, history(table), evaluation=evaluation)
-
-
 def evaluate(
-    result: Result,
-    *,
-    seed: int | None = None,
-    dataset: Any = None,
-    env: Mapping[str, Any] | None = None,
+    result: Result, *, seed: int | None = None, dataset: Any = None, env: Any = None
 ) -> dict[str, float]:
     """Scores a trained model again: on its own held-out data, on other data, or elsewhere.
 
@@ -149,7 +150,8 @@ def evaluate(
         result: what `quatrain.fit` or `quatrain.load` returned; it is not changed.
         seed: draws other held-out data of the same environment; None: those of the result.
         dataset: data to score on, such as `.dataset` of a result of the same config.
-        env: changes of the environment; data are collected in it.
+        env: changes of the environment, or another one, as in `quatrain.fit`; data are collected
+            in it.
 
     Returns:
         The scores by name, as `result.scores`.
@@ -170,11 +172,10 @@ def evaluate(
     if dataset is not None and env is not None:
         raise ConfigError("dataset and env exclude each other: data are collected in an env")
     model = result.model
-    modules = load(model)
+    modules = load_modules(model)
     config = result.config
     if env is not None:
-        check_env({"env": env})
-        config = getattr(with_changes(result.params, model, {"env": env}), model)
+        config = getattr(with_changes(result.params, model, {"env": env_keys(env)}), model)
     drawn = result.seed if seed is None else seed
     with computing(result.params, model):
         try:
@@ -203,7 +204,7 @@ def state_for(result: Result, config: Any, dataset: Any) -> Any:
         ValueError: they do not fit.
     """
     if not config.brings_env:
-        train = load(result.model).train
+        train = load_modules(result.model).train
         return train.from_arrays(config, dataset, train.to_arrays(result.state))
     # Running episodes do not matter; a learner fits wherever observations and actions are alike.
     trained, actual = (each.interface.restored for each in (result.dataset, dataset))
@@ -220,7 +221,7 @@ def held_out_again(result: Result, seed: int | None) -> Any:
     """
     if seed is None:
         return result.dataset
-    modules = load(result.model)
+    modules = load_modules(result.model)
     other = modules.collect.collect(result.config, derive_seed(seed, "collect", result.model))
     if not is_of_one_system(result.dataset, other):
         raise DataError(

@@ -215,7 +215,9 @@ class InTurns(Pair):
 
 def host_env(name: str, kind: str = "gymnasium", steps: int | None = 7, **kwargs: Any) -> HostEnv:
     made_by = {"kind": kind, "id": None, "import": f"{HERE}:{name}", "kwargs": kwargs}
-    return HostEnv.model_validate(made_by | {"max_episode_steps": steps, "vectorization": "sync"})
+    return HostEnv.model_validate(
+        made_by | {"max_episode_steps": steps, "wrappers": [], "vectorization": "sync"}
+    )
 
 
 def pair(name: str, **kwargs: Any) -> HostEnv:
@@ -520,7 +522,7 @@ def test_what_an_environment_must_not_return_is_named(config: HostEnv, message: 
         (host_env("Missing"), "cannot be made: AttributeError"),
         (host_env("Counter", wrong=1), "cannot be made: TypeError"),
         (pair("NoAgents"), "possible_agents is empty"),
-        (pair("InTurns"), "whose agents act in turns; name the parallel"),
+        (pair("InTurns"), "whose agents act in turns, .*name the parallel"),
         (host_env("Boxed", low=-1e38, high=3e38), "32 bits cannot choose each of them"),
         (host_env("Boxed", low=0, high=2**23, dtype="int64"), "32 bits cannot choose each"),
         (host_env("Boxed"), "Box with one axis and finite bounds; wrap"),

@@ -18,7 +18,7 @@ INDICES = Interface(("agent",), 4, 7, (), (), False, 9)
 VECTORS = Interface(("agent",), 4, 0, (-1.0, 0.0), (3.0, 1.0), False, 9)
 CART_POLE = HostEnv.model_validate(
     {"kind": "gymnasium", "id": "CartPole-v1", "import": None, "kwargs": {}}
-    | {"max_episode_steps": 20, "vectorization": "sync"}
+    | {"max_episode_steps": 20, "wrappers": [], "vectorization": "sync"}
 )
 
 
@@ -59,7 +59,7 @@ class Paying(gymnasium.Env):
 
 PAYING = HostEnv.model_validate(
     {"kind": "gymnasium", "id": None, "import": f"{__name__}:Paying", "kwargs": {}}
-    | {"max_episode_steps": 9, "vectorization": "sync"}
+    | {"max_episode_steps": 9, "wrappers": [], "vectorization": "sync"}
 )
 
 

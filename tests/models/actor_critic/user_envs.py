@@ -107,6 +107,7 @@ def section(name: str, **kwargs: Any) -> dict[str, Any]:
             "import": f"{__name__}:{name}",
             "kwargs": kwargs,
             "max_episode_steps": 5,
+            "wrappers": [],
             "vectorization": "sync",
         },
         "collect": {

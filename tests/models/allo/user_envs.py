@@ -67,6 +67,7 @@ def section(name: str, bins: int | None = None, **kwargs: Any) -> dict[str, Any]
         "import": f"{__name__}:{name}",
         "kwargs": kwargs,
         "max_episode_steps": 20,
+        "wrappers": [],
         "vectorization": "sync",
         "bins": bins,
     }

@@ -152,7 +152,7 @@ def section(name: str, kind: str = "gymnasium", **kwargs: Any) -> dict[str, Any]
     train |= {"acting": {"quantiles": 8, "epsilon": {"end": 0.1}}}
     return {
         "seeds": 1,
-        "env": env | {"max_episode_steps": 6, "vectorization": "sync", "worlds": 4},
+        "env": env | {"max_episode_steps": 6, "wrappers": [], "vectorization": "sync", "worlds": 4},
         "collect": collect,
         "network": SMALL["network"],
         "train": overlaid(SMALL["train"], train),

@@ -95,7 +95,13 @@ def own_code(tmp_path: Path, monkeypatch: Patch) -> Path:
 
 
 def env(env_id: str | None, imported: str | None) -> HostEnv:
-    how = {"kind": "gymnasium", "kwargs": {}, "max_episode_steps": 9, "vectorization": "sync"}
+    how = {
+        "kind": "gymnasium",
+        "kwargs": {},
+        "max_episode_steps": 9,
+        "wrappers": [],
+        "vectorization": "sync",
+    }
     return HostEnv.model_validate({**how, "id": env_id, "import": imported})
 
 

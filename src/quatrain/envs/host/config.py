@@ -2,30 +2,67 @@
 
 from collections.abc import Mapping
 from math import isfinite
+from operator import itemgetter
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, field_validator
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    field_validator,
+)
 
 from quatrain.section import Section
 
 Scalar = bool | int | float | str | None
 MAX_EPISODE_STEPS = 100_000
+# The module that holds what Python alone has: lambdas, local classes, those of a notebook.
+IN_PROCESS = "quatrain.envs.host.given"
+
+
+class Pairs(tuple[tuple[str, Any], ...]):
+    """Holds a mapping as sorted pairs, which are hashable."""
+
+
+def frozen(value: Any, name: str = "a value") -> Any:
+    """Returns plain values with pairs in place of mappings, and tuples in place of lists.
+
+    Raises:
+        ValueError: something else than texts, finite numbers, true, false and null is among them.
+    """
+    if isinstance(value, Mapping):
+        items = ((str(key), frozen(inner, str(key))) for key, inner in value.items())
+        return Pairs(sorted(items, key=itemgetter(0)))
+    if isinstance(value, list | tuple):
+        return tuple(frozen(inner, name) for inner in value)
+    if not isinstance(value, Scalar) or (isinstance(value, float) and not isfinite(value)):
+        raise ValueError(
+            f"{name} is {value!r}; give a finite number, a text, true, null, or lists and sections "
+            "of them"
+        )
+    return value
+
+
+def thawed(value: Any) -> Any:
+    """Returns the values that `frozen` was given, with tuples for lists: some callables take no
+    lists, and YAML has no tuples.
+    """
+    if isinstance(value, Pairs):
+        return {name: thawed(inner) for name, inner in value}
+    return tuple(map(thawed, value)) if isinstance(value, tuple) else value
 
 
 def _pairs(value: Any) -> Any:
-    if not isinstance(value, Mapping):
+    if not isinstance(value, Mapping | Pairs):
         raise ValueError("is no section of names and values; write {} for none")
-    for name, scalar in value.items():
-        if not isinstance(scalar, Scalar) or (isinstance(scalar, float) and not isfinite(scalar)):
-            raise ValueError(f"{name} is {scalar!r}; give a finite number, a text, true or null")
-    return tuple(sorted((str(name), scalar) for name, scalar in value.items()))
+    return value if isinstance(value, Pairs) else frozen(value)
 
 
-# Keyword arguments of an environment: a mapping in params.yaml, hashable pairs in the config.
+# Keyword arguments: a mapping in params.yaml, hashable pairs in the config.
 Options = Annotated[
-    tuple[tuple[str, Scalar], ...],
-    BeforeValidator(_pairs, json_schema_input_type=dict[str, Scalar]),
-    PlainSerializer(dict),
+    Any, PlainValidator(_pairs, json_schema_input_type=dict[str, Any]), PlainSerializer(thawed)
 ]
 
 # Environment steps beside the training, which the section `evaluate` holds.
@@ -38,6 +75,29 @@ Budget = Annotated[
         "those of the training; numbers of episodes that are null follow from it",
     ),
 ]
+
+
+class Wrapper(Section):
+    """Holds what an environment is wrapped in."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    import_: str = Field(
+        alias="import",
+        pattern=r"^[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*$",
+        max_length=200,
+        description="module:callable, which takes an environment and returns another",
+    )
+    kwargs: Options = Field(description="keyword arguments beside the environment; {}: none")
+
+    @property
+    def name(self) -> str:
+        """Returns what messages call the wrapper."""
+        return self.import_.partition(":")[2]
+
+
+def _wrapper(value: Any) -> Any:
+    return {"import": value, "kwargs": {}} if isinstance(value, str) else value
 
 
 class HostEnv(Section):
@@ -61,6 +121,10 @@ class HostEnv(Section):
         "environment; null: none",
     )
     kwargs: Options = Field(description="keyword arguments of the environment")
+    wrappers: tuple[Annotated[Wrapper, BeforeValidator(_wrapper)], ...] = Field(
+        description="what it is wrapped in, the innermost first: a list of module:callable, or of "
+        "{import: module:callable, kwargs: {...}}; []: nothing"
+    )
     max_episode_steps: int | None = Field(
         ge=1,
         le=MAX_EPISODE_STEPS,
@@ -88,7 +152,18 @@ class HostEnv(Section):
         """Returns what messages and plots call the environment."""
         return self.id or str(self.import_).partition(":")[2]
 
+    @property
+    def imports(self) -> list[str]:
+        """Returns the modules and callables that make the environment."""
+        return [each for each in (self.import_, *(w.import_ for w in self.wrappers)) if each]
+
     def check(self) -> None:
+        local = [each for each in self.imports if each.partition(":")[0] == IN_PROCESS]
+        if local and self.vectorization == "async":
+            raise ValueError(
+                f"{local[0].partition(':')[2]} exists in this process alone, and vectorization "
+                "async makes the environment in others; write it into a module, or set sync"
+            )
         is_callable = ":" in (self.import_ or "")
         if is_callable and self.id is not None:
             raise ValueError(

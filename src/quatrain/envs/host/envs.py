@@ -93,6 +93,8 @@ class HostEnvs:
         self.seed = seed
         self._envs: list[Any] = []
         self._index = 0
+        self.after_step: Callable[[Any], None] | None = None
+        """Called with an environment after each of its steps; it is not yet reset."""
         with ExitStack() as closing_if_refused:
             closing_if_refused.callback(self.close)
             self._begin_first(num_envs)
@@ -257,6 +259,8 @@ class HostEnvs:
         observed, reward, terminated, truncated, _ = self._envs[index].step(actions)
         terminal = [to_flag("terminated", terminated[agent]) for agent in agents]
         cut = [to_flag("truncated", truncated[agent]) for agent in agents]
+        if self.after_step is not None:
+            self.after_step(self._envs[index])
         has_ended = self._has_ended(terminal, cut)
         turn.next_obs[index] = self._observations(observed, has_ended)
         turn.rewards[index] = [to_reward(reward[agent]) for agent in agents]

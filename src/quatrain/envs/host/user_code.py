@@ -13,7 +13,7 @@ from typing import Any
 
 import gymnasium
 
-from quatrain.envs.host.config import MAX_EPISODE_STEPS, HostEnv
+from quatrain.envs.host.config import IN_PROCESS, MAX_EPISODE_STEPS, HostEnv, Wrapper, thawed
 from quatrain.envs.host.spaces import Interface, describe
 from quatrain.errors import DataError
 
@@ -40,9 +40,11 @@ def user_code(message: Callable[[str], str]) -> Iterator[None]:
             raise DataError(message(reason_of(error))) from error
 
 
-def make_env(module: str, attribute: str, env_id: str, kwargs: Mapping[str, Any]) -> Any:
+def make_env(module: str, attribute: str, env_id: str, kwargs: Mapping[str, Any], *env: Any) -> Any:
     """Imports the module, if one is named, and returns what its attribute returns; without an
     attribute, the environment of a registered id.
+
+    env: the environment that the attribute wraps; none if it makes one.
 
     A module that parses arguments when it is imported finds none.
 
@@ -56,12 +58,12 @@ def make_env(module: str, attribute: str, env_id: str, kwargs: Mapping[str, Any]
             imported = importlib.import_module(module) if module else None
             if not attribute:
                 return gymnasium.make(env_id, **kwargs)
-            env = getattr(imported, attribute)(**kwargs)
+            made = getattr(imported, attribute)(*env, **kwargs)
         finally:
             sys.argv = argv
-    if isinstance(env, type):
-        raise DataError(f"{attribute} returned the class {env.__name__}; return {env.__name__}()")
-    return env
+    if isinstance(made, type):
+        raise DataError(f"{attribute} returned the class {made.__name__}; return {made.__name__}()")
+    return made
 
 
 def _kept_by_torch(name: str) -> AbstractContextManager[None]:
@@ -115,6 +117,18 @@ class SingleAgent:
     def action_space(self, agent: str) -> Any:  # noqa: ARG002
         return self.env.action_space
 
+    @property
+    def metadata(self) -> Any:
+        return self.env.metadata
+
+    @property
+    def render_mode(self) -> str | None:
+        mode: str | None = self.env.render_mode
+        return mode
+
+    def render(self) -> Any:
+        return self.env.render()
+
     def close(self) -> None:
         self.env.close()
 
@@ -123,29 +137,14 @@ def make(config: HostEnv) -> Any:
     """Makes one environment of parallel agents.
 
     Raises:
-        DataError: it cannot be imported or made.
+        DataError: it cannot be imported, made or wrapped.
     """
-    module, _, attribute = (config.import_ or "").partition(":")
-    kwargs = dict(config.kwargs)
-    if not attribute:
-        # None leaves the registered limit; a number takes its place, also where it is larger.
-        kwargs.setdefault("max_episode_steps", config.max_episode_steps)
-    with user_code(
-        lambda reason: (
-            f"env {config.name} cannot be made: {reason}; mend the keys id, import and kwargs of "
-            "env in params.yaml, or install its package"
-        )
-    ):
-        env = make_env(module, attribute, str(config.id), kwargs)
-        is_parallel = hasattr(env, "possible_agents")
-        is_aec = hasattr(env, "agent_iter")
-        is_single = hasattr(env, "observation_space") and not is_parallel
+    env = make_bare(config)
+    for wrapper in config.wrappers:
+        env = _wrap(config, env, wrapper)
+    is_parallel = hasattr(env, "possible_agents")
+    is_single = hasattr(env, "observation_space") and not is_parallel
     kind = f"env {config.name} is a {type(env).__name__}"
-    if is_aec:
-        raise DataError(
-            f"{kind}, whose agents act in turns; name the parallel_env of its module, or wrap it "
-            "(pettingzoo.utils.aec_to_parallel)"
-        )
     if config.kind == "pettingzoo":
         if not is_parallel:
             raise DataError(
@@ -161,6 +160,60 @@ def make(config: HostEnv) -> Any:
     return SingleAgent(env)
 
 
+def _wrap(config: HostEnv, env: Any, wrapper: Wrapper) -> Any:
+    module, _, attribute = wrapper.import_.partition(":")
+    with user_code(
+        lambda reason: (
+            f"env {config.name} cannot be wrapped in {wrapper.name}: {reason}; mend wrappers of env"
+        )
+    ):
+        return make_env(module, attribute, "", thawed(wrapper.kwargs), env)
+
+
+def make_bare(config: HostEnv) -> Any:
+    """Makes the environment without its wrappers; agents that act in turns become parallel ones.
+
+    Raises:
+        DataError: it cannot be imported or made, or its agents have to act in turns.
+    """
+    module, _, attribute = (config.import_ or "").partition(":")
+    kwargs = thawed(config.kwargs)
+    if not attribute:
+        # None leaves the registered limit; a number takes its place, also where it is larger.
+        kwargs.setdefault("max_episode_steps", config.max_episode_steps)
+    with user_code(
+        lambda reason: (
+            f"env {config.name} cannot be made: {reason}; mend id, import and kwargs of env, or "
+            "install its package"
+        )
+    ):
+        env = make_env(module, attribute, str(config.id), kwargs)
+        if not hasattr(env, "agent_iter"):
+            return env
+        if getattr(env, "metadata", {}).get("is_parallelizable"):
+            return importlib.import_module("pettingzoo.utils").aec_to_parallel(env)
+    raise DataError(
+        f"env {config.name} is a {type(env).__name__}, whose agents act in turns, without "
+        "is_parallelizable in its metadata; name the parallel_env of its module"
+    )
+
+
+def _own_limit(env: Any) -> int | None:
+    """Returns the limit of steps that an environment is registered or wrapped with."""
+    limits = [getattr(getattr(env, "spec", None), "max_episode_steps", None)]
+    while isinstance(env, gymnasium.Wrapper):
+        if isinstance(env, gymnasium.wrappers.TimeLimit):
+            limits.append(env._max_episode_steps)
+        env = env.env
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def _shown(maker: str) -> str:
+    """Returns what makes an environment as a call in Python has it."""
+    module, _, name = maker.partition(":")
+    return name if module == IN_PROCESS else f'"{maker}"'
+
+
 def _limit(config: HostEnv, env: Any) -> int:
     """Returns the steps after which an episode is truncated.
 
@@ -169,12 +222,13 @@ def _limit(config: HostEnv, env: Any) -> int:
     """
     if config.max_episode_steps is not None:
         return config.max_episode_steps
-    spec = getattr(env.env, "spec", None) if isinstance(env, SingleAgent) else None
-    limit = getattr(spec, "max_episode_steps", None)
+    limit = _own_limit(env.env) if isinstance(env, SingleAgent) else None
     if limit is None:
+        key, value = ("id", config.id) if config.id else ("import", config.import_)
         raise DataError(
             "it is registered with no limit of steps, as max_episode_steps: null requires; give a "
-            "number, which changes no episode that ends before"
+            "number, which changes no episode that ends before: "
+            f'env={{"{key}": {_shown(str(value))}, "max_episode_steps": 1000}}'
         )
     if not 1 <= limit <= MAX_EPISODE_STEPS:
         raise DataError(

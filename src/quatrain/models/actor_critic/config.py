@@ -173,6 +173,7 @@ class Evaluate(Section):
 
 class ActorCriticConfig(ModelSection):
     WORLD = "quatrain.models.actor_critic.colony"
+    LENGTH = "transitions"
 
     seeds: int = Field(ge=1, le=256, description="learners, on the same plates")
     env: Env
@@ -288,6 +289,7 @@ class UserEnvEvaluate(Evaluate):
 
 class ActorCriticUserEnvConfig(ModelSection):
     WORLD = "quatrain.models.actor_critic.user_env"
+    LENGTH = "transitions"
     brings_env = True
 
     seeds: int = Field(ge=1, le=256, description="learners, one after the other in one process")

@@ -44,6 +44,11 @@ def evaluate(config: Config, state: State, dataset: Any, seed: int) -> Evaluatio
     return Evaluation({name: float(value) for name, value in scores.items()}, played)
 
 
+def learned_policy(config: Config, state: State, dataset: Any) -> Any:
+    """Returns what begins the deterministic policy of the first seed in a user's environment."""
+    return scoring(config).learned_policy(config, state, dataset)
+
+
 def _training_scores(config: Config, seed_state: SeedState) -> dict[str, float]:
     best = seed_state.best
     scores = {"best_transitions": float(int(best.iteration) * config.train.batch)}

@@ -34,6 +34,8 @@ from quatrain.progress import Evaluation, History
 
 # Picture -> the question that it answers, and how; in the order of the story.
 CAPTIONS = {
+    "film": "How does the trained policy act? A held-out episode by its most likely actions, as "
+    "the environment shows itself.",
     "growth": "What is to be done, and how does the trained policy do it? A colony of cells that "
     "it has never seen grows over a plate towards stiff ground (dark). In each step cells are "
     "deleted, and the others throw a child (orange). The policy decides how many and how far.",
@@ -80,6 +82,9 @@ def plots(
         "updates": draw_updates(config, history),
     }
     if isinstance(config, ActorCriticUserEnvConfig):
+        from quatrain.models.actor_critic.user_env_scores import film
+
+        pictures |= film(config, state, dataset)
         pictures["returns"] = draw_returns(*evaluation.outcomes)
     else:
         from quatrain.models.actor_critic import colony_plots

@@ -66,5 +66,7 @@ def load(config: Config, arrays: dict[str, np.ndarray]) -> Served:
     # Compilation pays only for repeated shapes.
     train = config.train.model_copy(update={"compile": False})
     config = config.model_copy(update={"train": train})
-    answer = world.answering(config, load_actor(config, spec, weights["params"]), weights)
-    return Served(world.inputs(config, spec), torch.inference_mode()(answer))
+    actor = load_actor(config, spec, weights["params"])
+    answer = world.answering(config, actor, weights)
+    sample = world.sampling(actor, weights) if config.brings_env else None
+    return Served(world.inputs(config, spec), torch.inference_mode()(answer), sample)

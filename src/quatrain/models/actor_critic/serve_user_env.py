@@ -9,6 +9,7 @@ from torch import Tensor
 
 from quatrain.envs.host.spaces import Interface, to_box
 from quatrain.envs.host.user_code import AGENT
+from quatrain.frameworks.torch import generator_from_seed
 from quatrain.models.actor_critic.config import ActorCriticUserEnvConfig
 from quatrain.models.actor_critic.network import Actor
 from quatrain.models.actor_critic.train import State
@@ -76,6 +77,20 @@ def answering(
         return {"action": action.astype(np.int32), "value": value, "probabilities": probabilities}
 
     return answer
+
+
+def sampling(
+    actor: Actor, weights: dict[str, Any]
+) -> Callable[[dict[str, np.ndarray], np.random.Generator], np.ndarray]:
+    """Returns what draws actions from the distributions of the policy."""
+    low, high = (weights[name].numpy(force=True) for name in ("action_low", "action_high"))
+
+    def sample(question: dict[str, np.ndarray], draws: np.random.Generator) -> np.ndarray:
+        generator = generator_from_seed(np.random.SeedSequence(int(draws.integers(2**63))))
+        drawn = actor.draw(to_graphs(question["observations"]), generator).numpy(force=True)
+        return to_box(drawn, low, high) if low.size else drawn.astype(np.int32)
+
+    return sample
 
 
 def inputs(config: ActorCriticUserEnvConfig, spec: Spec) -> dict[str, Input]:

@@ -269,8 +269,8 @@ def validate_if_due(
     learners: Sequence[Learner], dataset: Any
 ) -> Float[np.ndarray, "evaluation learner score"]:
     """Evaluates all learners every `evaluate_every` iterations and after the last one, and keeps
-    the weights of each that were best so far, in place. Without such evaluations the last weights
-    are the best ones.
+    the weights of each that were best so far, in place. Before the first evaluation, and without
+    any, the last weights are the best ones.
 
     Returns the scores VALIDATED of the world, of which the first is the mean return: one
     evaluation, or none if none was due.
@@ -280,15 +280,15 @@ def validate_if_due(
     done = learners[0].iterations
     every = config.train.evaluate_every
     scores = np.empty((0, len(learners), len(world.VALIDATED)))
-    if not every:
-        for learner in learners:
-            _keep(learner, (NOT_EVALUATED, 0.0)[: len(world.VALIDATED)])
-    elif done % every == 0 or done == config.train.steps:
+    if every and (done % every == 0 or done == config.train.steps):
         scores = np.array([[world.validate(learner, dataset) for learner in learners]])
         for learner, of_learner in zip(learners, scores[0], strict=True):
             if of_learner[0] > learner.best.validation_return:
                 _keep(learner, of_learner)
         world.warn_if_failing(learners, scores[0])
+    for learner in learners:
+        if not learner.best.was_validated:
+            _keep(learner, (NOT_EVALUATED, 0.0)[: len(world.VALIDATED)])
     return scores
 
 

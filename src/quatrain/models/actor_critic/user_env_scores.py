@@ -8,7 +8,9 @@ import numpy as np
 from jaxtyping import Float32, Shaped
 from torch import Tensor
 
-from quatrain.envs.host.envs import MOST_ENVS, Act, Episodes, HostEnvs
+from quatrain.animation import Animation
+from quatrain.envs.host.envs import MOST_ENVS, Act, Begin, Episodes, HostEnvs
+from quatrain.envs.host.film import film_if_rendered
 from quatrain.envs.host.references import (
     play_policies,
     play_references,
@@ -45,6 +47,17 @@ def held_out_envs(config: ActorCriticUserEnvConfig, dataset: Dataset) -> closing
 
 def policy_of(config: ActorCriticUserEnvConfig, dataset: Dataset, params: dict[str, Tensor]) -> Act:
     return playing(load_actor(config, spec_of(config, dataset), params).act)
+
+
+def learned_policy(config: ActorCriticUserEnvConfig, state: State, dataset: Dataset) -> Begin:
+    """Returns what begins the deterministic policy of the first seed."""
+    return partial(policy_of, config, dataset, state.best[0].params)
+
+
+def film(config: ActorCriticUserEnvConfig, state: State, dataset: Dataset) -> dict[str, Animation]:
+    """Returns a held-out episode as it is rendered, by its name; nothing where it is not."""
+    policy = learned_policy(config, state, dataset)
+    return film_if_rendered(config.env, policy, int(dataset.held_out.seed))
 
 
 def reference_returns(config: ActorCriticUserEnvConfig, dataset: Dataset) -> Mapping[str, Episodes]:

@@ -138,6 +138,7 @@ class Evaluate(Section):
 
 class AlloConfig(ModelSection):
     WORLD = "quatrain.models.allo.grid"
+    LENGTH = "steps"
 
     seeds: int = Field(ge=1, le=1024, description="learners trained side by side on the same data")
     env: Env

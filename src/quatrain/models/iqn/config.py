@@ -172,6 +172,7 @@ class UserEnv(HostEnv):
 class LearnerConfig(ModelSection):
     """Holds what iqn has in any world. NUMBER: bytes of a number that an agent observes."""
 
+    LENGTH = "turns"
     NUMBER: ClassVar[int]
 
     seeds: int = Field(ge=1, le=256, description="independent learners, each with its own worlds")

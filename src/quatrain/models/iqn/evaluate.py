@@ -69,6 +69,11 @@ def play_held_out(config: LearnerConfig, state: State, dataset: Any, seed: int) 
     return Outcomes(*scores_of(config).play_held_out(config, by_seed, state, dataset, seed))
 
 
+def learned_policy(config: LearnerConfig, state: State, dataset: Any) -> Any:
+    """Returns what begins the judged policy of the first seed in a user's environment."""
+    return scores_of(config).learned_policy(config, state, dataset)
+
+
 def scores_of_returns(returns: Returns) -> dict[str, float]:
     scores = {"return_mean": returns.mean(), "return_se": standard_error(returns)}
     if len(returns) > 1:

@@ -13,7 +13,7 @@ from jaxtyping import Float, Float32, Int, Key
 
 from quatrain.frameworks.jax import over_seeds
 from quatrain.models.iqn import losses, network
-from quatrain.models.iqn.collect import Sizes
+from quatrain.models.iqn.collect import NO_RETURN, Sizes
 from quatrain.models.iqn.config import HardTarget, LearnerConfig, Train
 from quatrain.replay.frames.ring import AnyArray, FrameRing, Transitions, from_transitions, write
 from quatrain.replay.frames.sampling import (
@@ -120,9 +120,9 @@ def init_params(config: LearnerConfig, sizes: Sizes, base_key: Key[Array, ""]) -
 
 def evaluation_params(config: LearnerConfig, state: State) -> network.Params:
     """Returns the parameters, of all seeds and agents, that are judged: those that act in
-    evaluations or, where a state keeps the best of these, the best.
+    evaluations or, where a state keeps the best of these and there was one, the best.
     """
-    if isinstance(state.best, Best) and config.train.evaluate_every:
+    if isinstance(state.best, Best) and np.max(state.best.greedy_return) > NO_RETURN:
         return state.best.params
     return acting_params(config, state)
 

@@ -32,6 +32,8 @@ from quatrain.statistics import LEAST_SEEDS
 
 # Picture -> what it shows, in the order of the story.
 CAPTIONS = {
+    "film": "How does the trained agent act? A held-out episode by its best actions, as the "
+    "environment shows itself.",
     "episode": "What is to be done, and how do the trained agents do it? An episode in a world "
     "that they have never seen. Diamonds are treasures, violet and green ones cost; each numbered "
     "agent sees only the cells around it, and they act in turn. The bar below: turns passed.",

@@ -60,4 +60,10 @@ def load(config: LearnerConfig, arrays: dict[str, np.ndarray]) -> Served:
 
     observed = Input(*world.input_limits(config, sizes))
     agents = Input(np.int32, (), 0, sizes.agents - 1)
-    return Served({world.INPUT: observed, "agents": agents}, compute)
+
+    def sample(question: dict[str, np.ndarray], draws: np.random.Generator) -> np.ndarray:
+        greedy = compute(question)["action"]
+        explores = draws.random(len(greedy)) < config.train.acting.epsilon.end
+        return np.where(explores, draws.integers(sizes.actions, size=len(greedy)), greedy)
+
+    return Served({world.INPUT: observed, "agents": agents}, compute, sample)

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from quatrain.envs.host.envs import MOST_ENVS, Episodes, HostEnvs
+from quatrain.envs.host.envs import MOST_ENVS, Begin, Episodes, HostEnvs
+from quatrain.envs.host.film import film_if_rendered
 from quatrain.envs.host.references import (
     play_policies,
     play_references,
@@ -23,7 +24,7 @@ from quatrain.envs.host.rules import REFERENCES as REFERENCES
 from quatrain.models.iqn import network
 from quatrain.models.iqn.collect import NO_RETURN, check
 from quatrain.models.iqn.config import IqnUserEnvConfig
-from quatrain.models.iqn.learn import State, init_params
+from quatrain.models.iqn.learn import State, evaluation_params, init_params
 from quatrain.models.iqn.rules import USER_ENV_GATED
 from quatrain.models.iqn.train import host_policy
 from quatrain.models.iqn.user_env import MAX_ACTIONS, Dataset, sizes
@@ -56,10 +57,9 @@ def play_held_out(
     untrained one has the first networks of the first seed.
     """
     check(config, dataset)
-    policy = partial(host_policy, config, state.scale)
-    policies = [partial(policy, learner, each) for learner, each in enumerate(params)]
+    policies = [policy_of(config, state, seed, each) for seed, each in enumerate(params)]
     networks = init_params(config, sizes(config, dataset), state.base_key[0])
-    untrained = partial(policy, 0, networks)
+    untrained = policy_of(config, state, 0, networks)
     with closing(HostEnvs(config.env, MOST_ENVS, int(dataset.held_out.seed[0]))) as envs:
         learned = play_policies(envs, policies, config.held_out["learned"])
         played = play_references(envs, config.held_out, MAX_ACTIONS, untrained)
@@ -67,13 +67,26 @@ def play_held_out(
     return list(map(Outcome, learned)), {name: Outcome(each) for name, each in played.items()}
 
 
+def policy_of(config: IqnUserEnvConfig, state: State, seed: int, params: network.Params) -> Begin:
+    """Returns what begins the greedy policy of these parameters, with the scale of a seed."""
+    return partial(host_policy, config, state.scale, seed, params)
+
+
+def learned_policy(config: IqnUserEnvConfig, state: State, dataset: Dataset) -> Begin:
+    """Returns what begins the judged policy of the first seed."""
+    params = network.pick(evaluation_params(config, state), 0)
+    return policy_of(config, state, 0, params)
+
+
 def pictures(
     config: IqnUserEnvConfig, state: State, dataset: Dataset, _outcomes: Any, _scores: Any
 ) -> dict[str, Any]:
-    """Returns the figures that only users' environments have."""
+    """Returns the pictures that only users' environments have."""
     from quatrain.models.iqn.user_env_plots import draw_expectations
 
-    return {"expectations": draw_expectations(config, state, dataset)}
+    policy = learned_policy(config, state, dataset)
+    film = film_if_rendered(config.env, policy, int(dataset.held_out.seed[0]))
+    return film | {"expectations": draw_expectations(config, state, dataset)}
 
 
 def scores(

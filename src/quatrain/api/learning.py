@@ -1,0 +1,190 @@
+"""a result before its training -> the result after it: watched, saved, stopped and continued"""
+
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from quatrain.api.configs import as_path, check_count, check_dataset, with_changes
+from quatrain.api.progress_display import shown
+from quatrain.api.results import Result
+from quatrain.api.session import computing
+from quatrain.comparison_sides import describe
+from quatrain.errors import ConfigError
+from quatrain.params import Params
+from quatrain.progress import History, Progress, Row, history, rows
+from quatrain.registry import load
+from quatrain.seeds import derive_seed
+
+
+class Record(NamedTuple):
+    """Holds what a callback of `quatrain.fit` sees.
+
+    step, steps: how far the training is, and how far it goes. metrics: name -> the last value since
+    the record before; one that was not evaluated since is missing.
+    """
+
+    model: str
+    step: int
+    steps: int
+    metrics: Mapping[str, float]
+
+
+class Watch(NamedTuple):
+    """Holds what happens while a model trains.
+
+    returns_if_interrupted: whether a Ctrl-C ends the training, and not the call.
+    """
+
+    is_shown: bool = False
+    callback: Callable[[Record], Any] | None = None
+    checkpoint_every: int | None = None
+    folder: Path | None = None
+    returns_if_interrupted: bool = False
+
+
+def watching(
+    is_shown: bool,
+    callback: Callable[[Record], Any] | None,
+    checkpoint_every: int | None,
+    folder: str | os.PathLike[str] | None,
+) -> Watch:
+    """Returns the arguments of a call that trains.
+
+    Raises:
+        ConfigError: one of them cannot be used.
+    """
+    if callback is not None and not callable(callback):
+        raise ConfigError(
+            f"callback is of type {type(callback).__name__}; give a function of a record"
+        )
+    if checkpoint_every is not None:
+        check_count("checkpoint_every", checkpoint_every)
+        if folder is None:
+            raise ConfigError("checkpoint_every needs a folder; give folder, too")
+    path = None if folder is None else as_path(folder)
+    return Watch(is_shown, callback, checkpoint_every, path, returns_if_interrupted=True)
+
+
+def untrained(params: Params, model: str, dataset: Any = None) -> Result:
+    """Returns a result before its first step, with a dataset or None: it is not yet collected."""
+    return Result(model, params, dataset, state=None, history={}, step=0)
+
+
+def continued(result: Result, params: Params, model: str) -> Result:
+    """Returns a result that goes on under params, of which the length alone may be others.
+
+    Raises:
+        ConfigError: it is one of another model, or was trained with other values.
+    """
+    if result.model != model:
+        raise ConfigError(f"resume_from is a result of {result.model}, not of {model}; give such")
+    old, new = (each.model_dump() for each in (result.config, getattr(params, model)))
+    if result.config.LENGTH:
+        old["train"][result.config.LENGTH] = new["train"][result.config.LENGTH]
+    if old != new:
+        raise ConfigError(
+            f"resume_from was trained with other values: {describe(old, new)}; leave them out, or "
+            "train anew"
+        )
+    return Result(model, params, result.dataset, result.state, result.history, step=result.step)
+
+
+def lengthened(result: Result, more: int) -> Result:
+    """Returns a result that goes on for so many more steps, in the unit of its `config.LENGTH`.
+
+    Raises:
+        ConfigError: the state has a fixed size, or the config refuses this length.
+    """
+    check_count("more", more)
+    key = result.config.LENGTH
+    if not key:
+        raise ConfigError(
+            f"{result.model} keeps all that it learns from in a state of fixed size, and cannot "
+            "train longer; fit anew with a larger length"
+        )
+    train = result.config.train
+    length = result.step * getattr(train, key) // train.steps + int(more)
+    params = with_changes(result.params, result.model, {"train": {key: length}})
+    return continued(result, params, result.model)
+
+
+def train_and_score(begun: Result, watch: Watch) -> Result:
+    """Does what the stages collect, train and evaluate do.
+
+    Raises:
+        KeyboardInterrupt: before there is anything learned, or while it is scored.
+    """
+    with computing(begun.params, begun.model):
+        result = train(begun, watch)
+        if watch.folder is not None:
+            result.write(watch.folder)
+        result.scores  # noqa: B018  computed here
+        if watch.folder is not None:
+            result.write(watch.folder)
+    return result
+
+
+def train(begun: Result, watch: Watch) -> Result:
+    """Collects the dataset where there is none, and trains."""
+    params, model, config = begun.params, begun.model, begun.config
+    modules = load(model)
+    dataset = begun.dataset
+    if dataset is None:
+        dataset = modules.collect.collect(config, derive_seed(params.seed, "collect", model))
+    check_dataset(model, dataset, modules.collect.dataset_type(config))
+    table = _table(begun.history)
+    step, state, saved = begun.step, begun.state, begun.step
+
+    def result() -> Result:
+        return Result(model, params, dataset, state, history(table), step=step)
+
+    learning = modules.train.train(config, dataset, derive_seed(params.seed, "train", model), state)
+    try:
+        for current in _shown(learning, begun, watch):
+            new = rows(current, step)
+            table += new
+            step, state = current.step, current.state
+            every, folder = watch.checkpoint_every, watch.folder
+            if every is not None and folder is not None and step - saved >= every:
+                result().write(folder)
+                saved = step
+            if _is_stopped(watch, model, config, current, new):
+                break
+    except KeyboardInterrupt:
+        if state is None or not watch.returns_if_interrupted:
+            raise
+        warnings.warn(
+            f"{model}: Ctrl-C at step {step:,} of {config.train.steps:,}; what was learned is "
+            "scored and returned, and quatrain.fit(resume_from=result) goes on with it",
+            stacklevel=4,
+        )
+    return result()
+
+
+def _table(curves: History) -> list[Row]:
+    return [
+        (name, int(step), float(value))
+        for name, (steps, values) in curves.items()
+        for step, value in zip(steps, values, strict=True)
+    ]
+
+
+def _shown(learning: Any, begun: Result, watch: Watch) -> Iterator[Progress]:
+    headline = load(begun.model).train.headline(begun.config)
+    steps = begun.config.train.steps
+    with closing(learning):
+        yield from shown(learning, begun.model, steps, headline, watch.is_shown)
+
+
+def _is_stopped(watch: Watch, model: str, config: Any, current: Progress, new: list[Row]) -> bool:
+    """Returns whether the callback ends the training."""
+    if watch.callback is None:
+        return False
+    metrics = {name: value for name, _, value in new}
+    answer = watch.callback(Record(model, current.step, config.train.steps, metrics))
+    return isinstance(answer, bool | np.bool_) and bool(answer)
