@@ -168,7 +168,8 @@ def environment_of(env: object) -> dict[str, str]:
     identity: dict[str, str] = {}
     of_others = set(sys.stdlib_module_names)
     visited: set[str] = set()
-    pending = [env.kind, (env.import_ or _maker_of(str(env.id))).partition(":")[0]]
+    makers = [env.import_ or _maker_of(str(env.id)), *(each.import_ for each in env.wrappers)]
+    pending = [env.kind, *(maker.partition(":")[0] for maker in makers)]
     while pending:
         name = pending.pop()
         top = name.partition(".")[0]

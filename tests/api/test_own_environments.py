@@ -111,6 +111,51 @@ def test_a_served_model_needs_no_environment(result: Result, tmp_path: Path, mar
     assert not mark.exists()
 
 
+# Played.
+
+
+def frames_of(result: Result) -> int:
+    frames: int = getattr(result.config.network, "frames", 1)
+    return frames
+
+
+def test_an_observation_or_a_batch_of_them_gets_actions_of_the_environment(result: Result):
+    ((observation, action),) = result.spaces.values()
+    batch = np.stack([observation.sample() for _ in range(5)])
+    if frames_of(result) > 1:
+        with pytest.raises(DataError, match=r"sees the last \d observations, and not one alone"):
+            result.predict(batch)
+        request = {name: each[:1].repeat(200, 0) for name, each in result.example_request().items()}
+        assert set(result.predict(request, deterministic=False)["action"]) == {0, 1}
+    elif result.model == "allo":
+        answers = result.predict({"observations": batch})
+        np.testing.assert_equal(result.predict(batch), answers)
+    else:
+        actions = result.predict(batch)
+        assert all(map(action.contains, actions))
+        np.testing.assert_array_equal(result.predict(batch[0]), actions[0])
+        drawn = result.predict(np.repeat(batch[:1], 200, 0), deterministic=False)
+        assert all(map(action.contains, drawn))
+        assert len(np.unique(drawn, axis=0)) > 1
+    with pytest.raises(ValueError, match="observations"):
+        result.predict({"observation": batch})
+
+
+def test_fresh_episodes_have_an_interval_and_one_that_is_not_rendered_no_film(result: Result):
+    if result.model == "allo":
+        with pytest.raises(quatrain.ConfigError, match="allo does not act in an environment of a"):
+            result.evaluate(3)
+        return
+    played = result.evaluate(episodes=12)
+    assert played.returns.shape == played.lengths.shape == (12,)
+    assert played.low <= played.mean == played.returns.mean() <= played.high
+    assert result.evaluate(12).mean == played.mean
+    assert (result.evaluate(12, seed=3).mean != played.mean) == (result.model == "actor_critic")
+    with pytest.raises(DataError, match="renders no pictures"):
+        result.film()
+    assert "film" not in result.films()
+
+
 # Scored elsewhere.
 
 

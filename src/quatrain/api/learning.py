@@ -19,6 +19,7 @@ from quatrain.params import Params
 from quatrain.progress import History, Progress, Row, history, rows
 from quatrain.registry import load
 from quatrain.seeds import derive_seed
+from quatrain.storage import folders
 
 
 class Record(NamedTuple):
@@ -57,6 +58,7 @@ def watching(
 
     Raises:
         ConfigError: one of them cannot be used.
+        FolderError: the folder holds other files.
     """
     if callback is not None and not callable(callback):
         raise ConfigError(
@@ -67,6 +69,8 @@ def watching(
         if folder is None:
             raise ConfigError("checkpoint_every needs a folder; give folder, too")
     path = None if folder is None else as_path(folder)
+    if path is not None:
+        folders.check_free(path)
     return Watch(is_shown, callback, checkpoint_every, path, returns_if_interrupted=True)
 
 
@@ -75,14 +79,13 @@ def untrained(params: Params, model: str, dataset: Any = None) -> Result:
     return Result(model, params, dataset, state=None, history={}, step=0)
 
 
-def continued(result: Result, params: Params, model: str) -> Result:
-    """Returns a result that goes on under params, of which the length alone may be others.
+def continued(result: Result, params: Params) -> Result:
+    """Returns a result that goes on under params, of which the length alone may be another.
 
     Raises:
-        ConfigError: it is one of another model, or was trained with other values.
+        ConfigError: it was trained with other values.
     """
-    if result.model != model:
-        raise ConfigError(f"resume_from is a result of {result.model}, not of {model}; give such")
+    model = result.model
     old, new = (each.model_dump() for each in (result.config, getattr(params, model)))
     if result.config.LENGTH:
         old["train"][result.config.LENGTH] = new["train"][result.config.LENGTH]
@@ -110,7 +113,7 @@ def lengthened(result: Result, more: int) -> Result:
     train = result.config.train
     length = result.step * getattr(train, key) // train.steps + int(more)
     params = with_changes(result.params, result.model, {"train": {key: length}})
-    return continued(result, params, result.model)
+    return continued(result, params)
 
 
 def train_and_score(begun: Result, watch: Watch) -> Result:

@@ -61,10 +61,14 @@ def act(result: "Result", obs: Any, answer: Callable[[Mapping[str, Any]], Any]) 
     Raises:
         DataError: they are no observations of the environment, or the network needs earlier ones.
     """
+    from gymnasium.spaces import Dict
+
     from quatrain.envs.host.spaces import to_action
 
     agents = list(result.spaces)
     if result.config.env.kind == "gymnasium":
+        if isinstance(obs, Mapping) and not isinstance(result.spaces[agents[0]].observation, Dict):
+            return answer(obs)  # which says what a request has
         observed, is_single = _batch(result.spaces[agents[0]].observation, obs)
         acting = agents * len(observed)
     else:

@@ -69,9 +69,10 @@ def fit(
         progress: show steps and two metrics on stderr: a bar by tqdm on a terminal or in a
             notebook, plain lines elsewhere.
         dataset: data to train on in place of collecting it: `result.dataset` of an equal config.
-        callback: called with a `Record` every `train.record_every`; if it returns True, the
-            training ends, and what was learned is scored.
-        checkpoint_every: steps after which the training is saved in `folder`, without scores.
+        callback: called with a `Record` (model, step, steps, metrics) every `train.record_every`;
+            if it returns True, the training ends, and what was learned is scored.
+        checkpoint_every: steps after which the training is saved in `folder`, without scores;
+            gradient steps of allo and iqn, iterations of actor_critic, else transitions.
         folder: where checkpoints and in the end the result are saved, as by `result.save`.
         resume_from: a folder or result of a training to go on with, to the number of steps of its
             config, or of the one that is given, which may differ in the length alone. Seed and
@@ -86,7 +87,8 @@ def fit(
     Raises:
         ConfigError: a name, a key or a value cannot be used, or a thread of this process computes
             with another device or other `threads`; one line says why. It is a ValueError.
-        DataError: `dataset` is not one of this model, or was collected under another config.
+        DataError: `dataset` is not one of this model, or was collected under another config; or an
+            environment of the user's own cannot be made, or raised; or `folder` holds other files.
         PackageMissing: jax or torch is not installed; the line has the command that installs it.
         DeviceMissing: there is no such device.
         TrainingDiverged: a value is not finite; the line names step, term and the key to change.
@@ -106,11 +108,13 @@ def fit(
     if dataset is not None:
         raise ConfigError("resume_from has a dataset already; leave out dataset")
     interrupted = resume_from if isinstance(resume_from, Result) else load(resume_from)
+    if interrupted.model != model:
+        raise ConfigError(f"resume_from is a result of {interrupted.model}, not of {model}")
     shared |= {"seed": interrupted.seed, "threads": interrupted.params.threads}
     if config is None and preset is None and not changes:
         config = interrupted.config
     params = params_from(model, preset, config, changes, shared)
-    return train_and_score(continued(interrupted, params, model), watch)
+    return train_and_score(continued(interrupted, params), watch)
 
 
 def params_from(

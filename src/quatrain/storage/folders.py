@@ -90,6 +90,11 @@ def save(folder: Path, contents: Mapping[str, Any], info: Mapping[str, Any]) -> 
     return str(manifest["digest"])
 
 
+def check_free(folder: Path) -> None:
+    """Raises FolderError if `folder` holds what `save` never writes."""
+    _others(folder, set())
+
+
 def load(folder: Path, needed: Collection[str] = ()) -> Loaded:
     """Returns the contents of a folder, those `needed` among them, after it has verified size,
     hash, names, dtypes, shapes and finiteness.

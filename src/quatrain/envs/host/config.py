@@ -152,18 +152,14 @@ class HostEnv(Section):
         """Returns what messages and plots call the environment."""
         return self.id or str(self.import_).partition(":")[2]
 
-    @property
-    def imports(self) -> list[str]:
-        """Returns the modules and callables that make the environment."""
-        return [each for each in (self.import_, *(w.import_ for w in self.wrappers)) if each]
-
     def check(self) -> None:
-        local = [each for each in self.imports if each.partition(":")[0] == IN_PROCESS]
-        if local and self.vectorization == "async":
-            raise ValueError(
-                f"{local[0].partition(':')[2]} exists in this process alone, and vectorization "
-                "async makes the environment in others; write it into a module, or set sync"
-            )
+        for maker in (self.import_ or "", *(each.import_ for each in self.wrappers)):
+            module, _, name = maker.partition(":")
+            if module == IN_PROCESS and self.vectorization == "async":
+                raise ValueError(
+                    f"{name} exists in this process alone, and vectorization async makes the "
+                    "environment in others; write it into a module, or set sync"
+                )
         is_callable = ":" in (self.import_ or "")
         if is_callable and self.id is not None:
             raise ValueError(

@@ -139,7 +139,8 @@ def name_of(maker: Callable[..., Any]) -> str:
     if is_importable and module != "__main__":
         return f"{module}:{name}"
     # functools.partial has the name of its function, and a lambda none.
-    last = getattr(getattr(maker, "func", maker), "__name__", "made").strip("<>")
+    last = getattr(getattr(maker, "func", maker), "__name__", "").replace("<lambda>", "")
+    last = last or "factory"
     names = (f"{last}_{number}" if number else last for number in range(len(_DEFINED) + 1))
     free = next(each for each in names if _DEFINED.get(each, maker) is maker)
     _DEFINED[free] = maker

@@ -117,20 +117,9 @@ class SingleAgent:
     def action_space(self, agent: str) -> Any:  # noqa: ARG002
         return self.env.action_space
 
-    @property
-    def metadata(self) -> Any:
-        return self.env.metadata
-
-    @property
-    def render_mode(self) -> str | None:
-        mode: str | None = self.env.render_mode
-        return mode
-
-    def render(self) -> Any:
-        return self.env.render()
-
-    def close(self) -> None:
-        self.env.close()
+    def __getattr__(self, name: str) -> Any:
+        """Returns what is of no agent: metadata, render, close."""
+        return getattr(self.env, name)
 
 
 def make(config: HostEnv) -> Any:
