@@ -107,5 +107,6 @@ def allowed(schema: Schema) -> Any:
         items = schema.get("prefixItems") or [schema["items"]] * schema.get("minItems", 1)
         return [allowed(item) for item in items]
     inner = schema.get("properties", {})
-    sample = {"object": {name: allowed(each) for name, each in inner.items()}, "string": "a"}
+    text = "a" if re.search(schema.get("pattern", ""), "a") else "a:b"
+    sample = {"object": {name: allowed(each) for name, each in inner.items()}, "string": text}
     return (sample | {"boolean": False, "null": None})[kind]

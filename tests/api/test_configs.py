@@ -88,8 +88,10 @@ REFUSALS: dict[str, Callable[[], Any]] = {
     "unknown model []; known: allo, iqn": lambda: quatrain.config([]),
     "preset is of type list; give the name of a": lambda: quatrain.config("allo", []),
     "quatrain: is nested too deep, or holds": lambda: quatrain.config("allo", train=LOOP),
-    "env is of type TimeLimit; give a dictionary that says how to make it, such as {": (
-        lambda: quatrain.fit("actor_critic", env=gymnasium.make("CartPole-v1"))
+    "env is an instance of CartPoleEnv, which cannot be made again; give what makes it: ": (
+        lambda: quatrain.fit(
+            "actor_critic", env=gymnasium.make("CartPole-v1").unwrapped.__class__()
+        )
     ),
     "id is of type int; give the id of an environment, such as ": lambda: quatrain.make(5),
     "num_envs is True; give a whole number from 1": lambda: quatrain.make("Grid-v0", True),

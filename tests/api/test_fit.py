@@ -189,7 +189,7 @@ def test_scoring_where_the_model_does_not_fit_is_refused(actor_critic: Result):
     refused: dict[str, dict[str, Any]] = {
         "actor_critic.env.widht: unknown key; did you mean": {"env": {"widht": 3}},
         "dataset and env exclude each other": {"env": {}, "dataset": actor_critic.dataset},
-        "env is of type list; give a dictionary that": {"env": []},
+        "env is of type list; give an id such as": {"env": []},
         "quatrain: seed = -1: Input should be": {"seed": -1},
         "quatrain: seed = 1.5: Input should be": {"seed": 1.5},
     }

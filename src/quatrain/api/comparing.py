@@ -93,9 +93,9 @@ def compare(
         raise ConfigError(f"margin is {margin!r}; give a number from 0, in the metric's unit")
     looks = looks_to(seeds, batches)
     shared = {"seed": seed, "device": device, "threads": threads}
-    chosen = params_from(model, preset, config, {} if env is None else {"env": env}, shared)
-    check_seed(chosen.seed + seeds - 1)
-    before = with_changes(chosen, model, {"seeds": 1})
+    first = params_from(model, preset, config, {} if env is None else {"env": env}, shared)
+    check_seed(first.seed + seeds - 1)
+    before = with_changes(first, model, {"seeds": 1})
     changed = nested(changes)
     if names_user_env(changed) and not getattr(before, model).brings_env:
         raise ConfigError(

@@ -47,7 +47,7 @@ class Plus(gymnasium.RewardWrapper):
         return float(reward) + self.number
 
 
-MADE: dict[str, tuple[Any, dict[str, Any]]] = {
+NAMED: dict[str, tuple[Any, dict[str, Any]]] = {
     "an id": ("CartPole-v1", {"id": "CartPole-v1"}),
     "an id with its module": ("gymnasium:A-v0", {"id": "A-v0", "import": "gymnasium"}),
     "a dictionary of an id": (
@@ -64,9 +64,9 @@ MADE: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", MADE)
+@pytest.mark.parametrize("name", NAMED)
 def test_what_names_an_environment_becomes_its_keys(name: str):
-    env, keys = MADE[name]
+    env, keys = NAMED[name]
     actual = keys_of(env)
     assert keys.items() <= actual.items()
     assert actual.get("kind", "none") == keys.get(
@@ -75,8 +75,8 @@ def test_what_names_an_environment_becomes_its_keys(name: str):
 
 
 def test_an_environment_of_gymnasium_make_is_made_again_as_it_is_wrapped():
-    made = gymnasium.make("CartPole-v1", render_mode="rgb_array", max_episode_steps=90)
-    env = TimeLimit(TransformReward(FrameStackObservation(made, 2), lambda reward: -reward), 50)
+    inner = gymnasium.make("CartPole-v1", render_mode="rgb_array", max_episode_steps=90)
+    env = TimeLimit(TransformReward(FrameStackObservation(inner, 2), lambda reward: -reward), 50)
     keys = keys_of(env)
     assert (keys["id"], keys["max_episode_steps"], keys["kwargs"]) == ("CartPole-v1", 50, {})
     with closing(HostEnvs(config_of(env), 1, 0)) as envs:

@@ -110,15 +110,15 @@ def _kind_of(module: str, name: str, kwargs: Any) -> str:
     return "pettingzoo" if is_parallel else "gymnasium"
 
 
-def _wrapper(given: Any) -> Any:
-    """Returns a wrapper's keys: `given` is a callable, (callable, kwargs), or has them already."""
-    if callable(given):
-        return _called(given, {})
-    if isinstance(given, list | tuple) and len(given) == 2:
-        given = {"import": given[0], "kwargs": given[1]}
-    if isinstance(given, Mapping) and callable(given.get("import")):
-        return _called(given["import"], given.get("kwargs", {}))
-    return given
+def _wrapper(wrapper: Any) -> Any:
+    """Returns a wrapper's keys: it is a callable, (callable, kwargs), or has them already."""
+    if callable(wrapper):
+        return _called(wrapper, {})
+    if isinstance(wrapper, list | tuple) and len(wrapper) == 2:
+        wrapper = {"import": wrapper[0], "kwargs": wrapper[1]}
+    if isinstance(wrapper, Mapping) and callable(wrapper.get("import")):
+        return _called(wrapper["import"], wrapper.get("kwargs", {}))
+    return wrapper
 
 
 def _called(maker: Callable[..., Any], kwargs: Any) -> dict[str, Any]:

@@ -58,12 +58,13 @@ def make_env(module: str, attribute: str, env_id: str, kwargs: Mapping[str, Any]
             imported = importlib.import_module(module) if module else None
             if not attribute:
                 return gymnasium.make(env_id, **kwargs)
-            made = getattr(imported, attribute)(*env, **kwargs)
+            returned = getattr(imported, attribute)(*env, **kwargs)
         finally:
             sys.argv = argv
-    if isinstance(made, type):
-        raise DataError(f"{attribute} returned the class {made.__name__}; return {made.__name__}()")
-    return made
+    if isinstance(returned, type):
+        name = returned.__name__
+        raise DataError(f"{attribute} returned the class {name}; return {name}()")
+    return returned
 
 
 def _kept_by_torch(name: str) -> AbstractContextManager[None]:
