@@ -249,7 +249,9 @@ def test_a_small_network_learns_on_one_thread(dataset: Dataset, monkeypatch: pyt
 def test_the_weights_that_were_best_on_validation_colonies_are_kept(
     dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ):
-    """Every second iteration and after the last; of equal ones the first."""
+    """Every second iteration and after the last; of equal ones the first, and before any the
+    last.
+    """
     scores = iter([(1.0, 0.0), (3.0, 0.5), (3.0, 1.0), (2.0, 1.0)])
     monkeypatch.setattr(colony, "validate", lambda *_: next(scores))
     length = {"record_every": 1, "evaluate_every": 2, "transitions": 24 * 8 * 7}
@@ -261,6 +263,8 @@ def test_the_weights_that_were_best_on_validation_colonies_are_kept(
     (best,) = yields[-1].state.best
     assert (best.iteration, best.validation_return, best.validation_success) == (4, 3, 0.5)
     torch.testing.assert_close(best.params, yields[3].state.params[0], rtol=0, atol=0)
+    (first,) = yields[0].state.best
+    torch.testing.assert_close(first.params, yields[0].state.params[0], rtol=0, atol=0)
     actor = networks.load_actor(config, colony.spec_of(config), best.params)
     torch.testing.assert_close(dict(actor.eager.state_dict()), best.params)  # type: ignore[attr-defined]
 

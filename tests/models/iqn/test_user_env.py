@@ -15,7 +15,7 @@ from quatrain.errors import DataError, DatasetMismatch
 from quatrain.models.iqn.collect import NO_RETURN, check, collect, scaled
 from quatrain.models.iqn.config import IqnUserEnvConfig
 from quatrain.models.iqn.evaluate import evaluate
-from quatrain.models.iqn.learn import State
+from quatrain.models.iqn.learn import State, evaluation_params
 from quatrain.models.iqn.serve import export, load
 from quatrain.models.iqn.train import (
     Cycle,
@@ -259,13 +259,16 @@ def test_a_learner_is_scored_with_the_scale_that_it_was_trained_with():
         )
 
 
-def test_the_best_evaluation_is_kept_and_judged():
-    _, yields = evaluated()
+def test_the_best_evaluation_is_kept_and_judged_and_before_any_the_last_networks():
+    dataset, yields = evaluated()
     greedy = [progress.metrics["greedy_return"].item() for progress in yields]
     best = max(place for place, value in enumerate(greedy) if value == max(greedy))
     assert yields[-1].state.best.greedy_return.item() == pytest.approx(max(greedy))
     kept, at_best = (yields[place].state for place in (-1, best))
     jax.tree.map(np.testing.assert_array_equal, kept.best.params, at_best.target_params)
+    first = kept._replace(best=init_state(OFTEN, dataset, 0).best)
+    params = evaluation_params(OFTEN, first)
+    jax.tree.map(np.testing.assert_array_equal, params, kept.target_params)
 
 
 # What is refused.

@@ -105,6 +105,15 @@ def env(env_id: str | None, imported: str | None) -> HostEnv:
     return HostEnv.model_validate({**how, "id": env_id, "import": imported})
 
 
+@pytest.mark.usefixtures("own_code")
+def test_the_modules_of_wrappers_are_covered():
+    bare = env(None, "outer:make")
+    wrapper = {"import": "inputs.iqn.walls:Maze", "kwargs": {}}
+    wrapped = HostEnv.model_validate(bare.model_dump() | {"wrappers": [wrapper]})
+    added = environment_of(wrapped).keys() - environment_of(bare).keys()
+    assert "inputs.iqn.walls" in added
+
+
 @pytest.mark.parametrize(
     ("imported", "covered"),
     [
