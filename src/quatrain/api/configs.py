@@ -41,7 +41,7 @@ def config(model: str, preset: str | None = None, **changes: Any) -> Any:
     Args:
         model: `allo`, `iqn`, `actor_critic` or `active_dynamics`.
         preset: a name of presets/, such as `smoke` or `paper`; None: the defaults, or for an
-            environment of kind `gymnasium` or `pettingzoo` the preset `gymnasium`.
+            environment of kind `gymnasium`, `pettingzoo` or `jax` the preset `gymnasium`.
         **changes: sections and keys of the model, such as `train={"steps": 2000}` or `seeds=3`.
 
     Returns:

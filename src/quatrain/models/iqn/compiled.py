@@ -72,7 +72,9 @@ def with_inputs(world: World, scale: Any) -> World:
     """Returns the world whose observations are scaled as a seed's inputs, if there is a scale."""
     if not isinstance(scale, Scale):
         return world
-    return world._replace(observe=lambda *at: scaled(scale, world.observe(*at)))
+    return world._replace(
+        observe=lambda state, agent: jnp.asarray(scaled(scale, world.observe(state, agent)))
+    )
 
 
 def play(

@@ -175,20 +175,16 @@ class JaxEnv(UserEnv):
     """
 
     kind: Literal["jax"]  # type: ignore[assignment]
+    id: None = Field(
+        description="null: import names the callable, such as gymnax:make with kwargs {env_id: "
+        "CartPole-v1}"
+    )
     vectorization: Literal["sync"] = Field(description="sync: one compiled program steps them all")
 
     @property
     def name(self) -> str:
         """Returns what messages and plots call the environment."""
         return str(dict(self.kwargs).get("env_id", self.import_))
-
-    def check(self) -> None:
-        super().check()
-        if self.id is not None:
-            raise ValueError(
-                f"id {self.id!r} names no environment written in JAX; set id: null, and import: "
-                "module:callable, for example gymnax:make with kwargs {env_id: CartPole-v1}"
-            )
 
 
 class LearnerConfig(ModelSection):

@@ -25,33 +25,23 @@ from quatrain.envs.host.user_code import AGENT, imported, user_code
 from quatrain.envs.treasurehunt import turns
 from quatrain.envs.treasurehunt.turns import ActionResult, Policy, TurnEnd, World
 from quatrain.errors import DataError
-from quatrain.models.iqn import compiled
+from quatrain.models.iqn import compiled, user_env
 from quatrain.models.iqn.collect import NO_RETURN
 from quatrain.models.iqn.compiled import PlayState
 from quatrain.models.iqn.compiled import event_rates as event_rates
 from quatrain.models.iqn.compiled import play_template as play_template
 from quatrain.models.iqn.config import IqnJaxEnvConfig, JaxEnv
-from quatrain.models.iqn.user_env import INPUT as INPUT
-from quatrain.models.iqn.user_env import KEEPS_BEST as KEEPS_BEST
-from quatrain.models.iqn.user_env import Dataset as Dataset
-from quatrain.models.iqn.user_env import GreedyPolicy as GreedyPolicy
-from quatrain.models.iqn.user_env import by_seed as by_seed
-from quatrain.models.iqn.user_env import check as check
-from quatrain.models.iqn.user_env import collect as collect
-from quatrain.models.iqn.user_env import empty_scale as empty_scale
-from quatrain.models.iqn.user_env import example as example
-from quatrain.models.iqn.user_env import input_limits as input_limits
-from quatrain.models.iqn.user_env import input_sizes as input_sizes
-from quatrain.models.iqn.user_env import read as read
-from quatrain.models.iqn.user_env import replay_inputs as replay_inputs
-from quatrain.models.iqn.user_env import scale_of as scale_of
-from quatrain.models.iqn.user_env import sizes as sizes
 
 COMPILED = True
 # Environments that play held-out episodes together, in one program.
 MOST_ENVS = MOST
 # Number folded into the key of an episode, in place of a turn, for its beginning.
 RESET = np.uint32(2**32 - 1)
+
+
+def __getattr__(name: str) -> Any:
+    """Returns what is the same in environments that step in Python."""
+    return getattr(user_env, name)
 
 
 class State(NamedTuple):
@@ -83,13 +73,8 @@ class Step(NamedTuple):
     truncated: Any
 
 
-class Functions(NamedTuple):
-    """Holds an environment as two functions. reset: key -> (obs, state). step: (key, state, action)
-    -> Step, which begins no next episode.
-    """
-
-    reset: Callable[[Array], tuple[Any, Any]]
-    step: Callable[[Array, Any, Array], Step]
+# key -> (obs, state), and (key, state, action) -> Step, which begins no next episode.
+Functions = tuple[Callable[[Array], Any], Callable[[Array, Any, Array], Step]]
 
 
 def make(config: JaxEnv) -> Made:
@@ -100,7 +85,8 @@ def make(config: JaxEnv) -> Made:
         DataError: it cannot be imported or made, or does not return what gymnax's signature says.
     """
     with _making(config):
-        return _make(config, imported(*str(config.import_).split(":")))
+        factory = imported(*str(config.import_).split(":"))
+    return _make(config, factory)
 
 
 def _making(config: JaxEnv) -> Any:
@@ -119,15 +105,17 @@ def _make(config: JaxEnv, factory: Callable[..., Any]) -> Made:
     with user_code(lambda reason: f"env {config.name}: {reason}"):
         env, params = env if isinstance(env, tuple) else (env, env.default_params)
         params, limit = _limited(config, params)
-        functions = _functions(env, params)
-        _check(functions)
+        reset, step = _functions(env, params)
+        key = jax.random.key(0)
+        begun = jax.eval_shape(reset, key)
+        _check(begun, jax.eval_shape(step, key, begun[1], jnp.int32(0)))
         actions = getattr(env.action_space(params), "n", None)
         if actions is None:
             raise DataError("it has continuous actions, and iqn needs Discrete ones; wrap it")
-        obs, _ = jax.eval_shape(functions.reset, jax.random.key(0))
-        size = sum(leaf.size for leaf in jax.tree.leaves(obs))
+        size = sum(leaf.size for leaf in jax.tree.leaves(begun[0]))
         spaces = (Box(-np.inf, np.inf, (size,), np.float32), Discrete(int(actions)))
-        return Made(_world(functions, size, limit), describe({AGENT: spaces}, limit))
+        world = _world((reset, step), size, limit)
+        return Made(world, describe({AGENT: spaces}, limit))
 
 
 def _limited(config: JaxEnv, params: Any) -> tuple[Any, int]:
@@ -149,44 +137,38 @@ def _functions(env: Any, params: Any) -> Functions:
     what a wrapper wraps would skip it.
     """
     if not hasattr(type(env), "step_env"):
-        return Functions(lambda key: env.reset(key, params), partial(_step, env.step, params))
+        return lambda key: env.reset(key, params), partial(_call, env.step, params)
 
     def step(key: Array, state: Any, action: Array) -> Step:
         obs, state, reward, terminated, _ = env.step_env(key, state, action, params)
         truncated = env.is_truncated(state, params) if hasattr(env, "is_truncated") else None
-        return Step(obs, state, reward, terminated, truncated)
+        return Step(obs, state, jnp.float32(reward), terminated, truncated)
 
-    return Functions(lambda key: env.reset_env(key, params), step)
+    return lambda key: env.reset_env(key, params), step
 
 
-def _step(step: Callable[..., Any], params: Any, key: Array, state: Any, action: Array) -> Step:
+def _call(step: Callable[..., Any], params: Any, key: Array, state: Any, action: Array) -> Step:
     obs, state, reward, terminated, *truncated, info = step(key, state, action, params)
     if isinstance(info, Mapping):
         obs = info.get("final_observation", obs)
-    return Step(obs, state, reward, terminated, *(truncated or [None]))
+    return Step(obs, state, jnp.float32(reward), terminated, *(truncated or [None]))
 
 
-def _check(functions: Functions) -> None:
-    """Raises DataError unless steps can be repeated in a compiled loop."""
-    obs, state = jax.eval_shape(functions.reset, jax.random.key(0))
-    args = (jax.random.key(0), state, jnp.int32(0))
-    step = jax.eval_shape(lambda *args: functions.step(*args)[:4], *args)
-    for name, begun, stepped in (("observation", obs, step[0]), ("state", state, step[1])):
-        before, after = (jax.tree_util.tree_flatten_with_path(each) for each in (begun, stepped))
-        if before[1] != after[1]:
-            raise DataError(f"reset and step return {name}s of other parts; return the same ones")
-        for (path, old), (_, new) in zip(before[0], after[0], strict=True):
-            if (old.shape, old.dtype) != (new.shape, new.dtype):
-                raise DataError(
-                    f"{name}{jax.tree_util.keystr(path)} is {old.dtype}{old.shape} after reset, "
-                    f"and {new.dtype}{new.shape} after step; return the same"
-                )
-    for name, value, kind in (("reward", step[2], "biuf"), ("done", step[3], "b")):
-        value = jax.eval_shape(jnp.asarray, value)
-        if value.shape or value.dtype.kind not in kind:
+def _check(begun: tuple[Any, Any], step: Step) -> None:
+    """Raises DataError unless these shapes are of steps that can be repeated in a compiled loop."""
+    number, flag = (jax.ShapeDtypeStruct((), dtype) for dtype in (jnp.float32, jnp.bool_))
+    names = ("obs", "state", "reward", "done")
+    expected = dict(zip(names, (*begun, number, flag), strict=True))
+    stepped = dict(zip(names, step, strict=False))
+    if str(jax.tree.structure(expected)) != str(jax.tree.structure(stepped)):
+        raise DataError("reset and step return observations or states of other parts; mend one")
+    pairs = zip(jax.tree.leaves_with_path(expected), jax.tree.leaves(stepped), strict=True)
+    for (path, old), new in pairs:
+        if (old.shape, old.dtype) != (new.shape, new.dtype):
+            name = jax.tree_util.keystr(path, simple=True, separator=".")
             raise DataError(
-                f"step returns a {name} that is {value.dtype}{value.shape}; return "
-                f"{'a number' if name == 'reward' else 'a bool'} without axes"
+                f"step returns a {name} that is {new.dtype}{new.shape}; return "
+                f"{old.dtype}{old.shape}, as reset does or a loop needs"
             )
 
 
@@ -195,10 +177,11 @@ def _world(functions: Functions, size: int, limit: int) -> World:
 
     An env that does not tell a time limit from another end has ended by it in the last step.
     """
-    tree = jax.tree.structure(jax.eval_shape(functions.reset, jax.random.key(0))[1])
+    reset_own, step_own = functions
+    tree = jax.tree.structure(jax.eval_shape(reset_own, jax.random.key(0))[1])
 
     def reset(key: Array, episode: Array) -> State:
-        obs, state = functions.reset(_key(key, episode, RESET))
+        obs, state = reset_own(_key(key, episode, RESET))
         leaves = tuple(map(jnp.asarray, jax.tree.leaves(state)))
         never = jnp.bool_(False)
         episode = jnp.asarray(episode, jnp.int32)
@@ -207,7 +190,7 @@ def _world(functions: Functions, size: int, limit: int) -> World:
     def act(state: State, _agent: Array, action: Array) -> ActionResult:
         key = _key(state.key, state.episode, state.turn)
         own = jax.tree.unflatten(tree, state.leaves)
-        step = functions.step(key, own, action.astype(jnp.int32))
+        step = step_own(key, own, action.astype(jnp.int32))
         is_last = state.turn + 1 >= limit
         terminated, truncated = step.terminated, step.truncated
         if truncated is None:
@@ -218,7 +201,7 @@ def _world(functions: Functions, size: int, limit: int) -> World:
             terminated=jnp.asarray(terminated),
             truncated=~jnp.asarray(terminated) & (truncated | is_last),
         )
-        return ActionResult(state, jnp.float32(step.reward), jnp.int8(0))
+        return ActionResult(state, step.reward, jnp.int8(0))
 
     return World(
         agents=1,
@@ -253,7 +236,7 @@ def make_world(config: JaxEnv) -> World:
 
 
 def init_play_state(
-    config: IqnJaxEnvConfig, dataset: Dataset, env_keys: Key[Array, " seed"]
+    config: IqnJaxEnvConfig, dataset: user_env.Dataset, env_keys: Key[Array, " seed"]
 ) -> PlayState:
     """Returns the states of all seeds before the first turn, with the prefill's counts."""
     begun = compiled.begin_play(config, make_world(config.env), dataset.train, env_keys)
@@ -286,42 +269,34 @@ def greedy_returns(
 # Between them.
 
 
-class Reached(NamedTuple):
-    """Holds what a step of all environments led to, before ended ones began their next episode."""
-
-    obs: Float32[Array, "env obs"]
-    reward: Float32[Array, " env"]
-    terminated: Bool[Array, " env"]
-    truncated: Bool[Array, " env"]
-
-
 @partial(jax.jit, static_argnums=0)
 def _reset(world: World, keys: Key[Array, " env"], episode: Shaped[Array, " env"]) -> State:
     return jax.vmap(world.reset)(keys, episode)
 
 
 @partial(jax.jit, static_argnums=0)
-def _step_active(
+def _step(
     world: World, states: State, actions: Shaped[Array, " env"], active: Bool[Array, " env"]
-) -> tuple[State, Reached]:
-    """Steps active environments; ended episodes are followed by their next ones."""
+) -> tuple[State, State, Float32[Array, " env"]]:
+    """Returns the next states, where an ended episode is followed by the next one and an env that
+    is not active stays as it is, those that actions led to, and the rewards.
+    """
 
-    def step(state: State, action: Array, active: Array) -> tuple[State, Reached]:
+    def step(state: State, action: Array, active: Array) -> tuple[State, State, Array]:
         result = world.act(state, jnp.int32(0), action)
-        end = world.end_turn(result.state)
-        ended = end.terminated | end.truncated
+        reached = world.end_turn(result.state).state
+        ended = reached.terminated | reached.truncated
         begun = world.reset(state.key, state.episode + 1)
-        following = jax.tree.map(partial(jnp.where, ended), begun, end.state)
-        kept = jax.tree.map(partial(jnp.where, active), following, state)
-        obs = jnp.where(active, end.state.obs, state.obs)
-        reward = jnp.where(active, result.reward, 0)
-        return kept, Reached(obs, reward, end.terminated & active, end.truncated & active)
+        following = jax.tree.map(partial(jnp.where, ended), begun, reached)
+        return jax.tree.map(partial(jnp.where, active), following, state), reached, result.reward
 
     return jax.vmap(step)(states, actions, active)
 
 
 class Envs(HostEnvs):
     """Steps environments as HostEnvs does, all by one compiled program."""
+
+    config: JaxEnv
 
     def _begin_first(self, num_envs: int) -> None:
         self._world, self.interface = make(self.config)
@@ -347,19 +322,19 @@ class Envs(HostEnvs):
         """
         obs = self.obs
         active = np.ones(len(obs), bool) if active is None else active
-        states, reached = _step_active(self._world, self._states, actions[:, 0], active)
-        next_obs, reward, terminated, truncated = map(np.array, reached)
-        self._elapsed += active
-        self._check_finite(np.column_stack([next_obs, reward]))
-        self._show(states)
-        return Transition(
+        states, reached, reward = _step(self._world, self._states, actions[:, 0], active)
+        turn = Transition(
             obs=obs,
-            actions=np.asarray(actions),
-            rewards=reward[:, None],
-            terminated=terminated,
-            truncated=truncated,
-            next_obs=next_obs[:, None],
+            actions=actions,
+            rewards=np.where(active, reward, np.float32(0))[:, None],
+            terminated=np.asarray(reached.terminated) & active,
+            truncated=np.asarray(reached.truncated) & active,
+            next_obs=np.where(active[:, None], reached.obs, obs[:, 0])[:, None],
         )
+        self._elapsed += active
+        self._check_finite(np.concatenate([turn.next_obs[:, 0], turn.rewards], 1))
+        self._show(states)
+        return turn
 
     def close(self) -> None:
         """Holds nothing that needs closing."""

@@ -19,6 +19,7 @@ from quatrain.models.iqn.collect import NO_RETURN, check
 from quatrain.models.iqn.config import LearnerConfig
 from quatrain.models.iqn.learn import Best, State, purpose_keys
 from quatrain.progress import Progress, TrainingDiverged, by_seed
+from quatrain.replay.frames.ring import Transitions
 
 WEIGHTS = ("params/", "target_params/", "best/", "scale/")
 # Metrics that must be finite, in the order in which they are reported.
@@ -279,7 +280,7 @@ def train_in(
     evaluate_every = config.train.evaluate_every
     while updates < config.train.steps:
         state, record = loop.run(state, config.train.cycles_per_record)
-        raise_if_diverged(record, updates)
+        raise_if_diverged(record, updates, state.ring.data)
         updates += config.train.record_every
         greedy = None
         if evaluate_every and updates % evaluate_every == 0:
@@ -301,11 +302,12 @@ def _evaluate(
 # Records.
 
 
-def raise_if_diverged(cycles: Cycle, updates: int) -> None:
+def raise_if_diverged(cycles: Cycle, updates: int, stored: Transitions) -> None:
     """Raises for the first update after `updates` in which a watched metric is not finite.
 
     Raises:
-        TrainingDiverged: names the update, seed, agent and value, and the keys to lower.
+        TrainingDiverged: names the update, seed, agent and value, and the keys to lower, or says
+            that what was stored is not finite itself.
     """
     watched = np.stack([cycles.update_metrics[name] for name in WATCHED])
     # (name, seed, cycle, update, agent) -> (cycle, update, agent, name, seed)
@@ -315,11 +317,14 @@ def raise_if_diverged(cycles: Cycle, updates: int) -> None:
         return
     cycle, update, agent, name, seed = not_finite[0]
     number = updates + cycle * by_time.shape[1] + update + 1
+    remedy = "Lower iqn.train.learning_rate or iqn.train.max_grad_norm."
+    if not all(np.isfinite(column).all() for column in (stored.frames, stored.rewards)):
+        remedy = "The environment returned an observation or a reward that is not finite: mend it."
     raise TrainingDiverged(
         f"iqn: {WATCHED[name]} of agent {agent}, seed {seed} became "
         f"{by_time[cycle, update, agent, name, seed]} "
         f"at update {number} (agent-steps {int(cycles.agent_steps[seed, cycle]):,}). "
-        "Lower iqn.train.learning_rate or iqn.train.max_grad_norm."
+        f"{remedy}"
     )
 
 
