@@ -9,7 +9,7 @@ from quatrain.params import Params
 
 Schema = dict[str, Any]
 Path = tuple[str | int, ...]
-HIDDEN = re.compile("InputFile$|.*UserEnvConfig$")
+HIDDEN = re.compile("InputFile$|.*(User|Jax)EnvConfig$")
 ROOT_SCHEMA: Schema = Params.model_json_schema()
 
 

@@ -11,10 +11,11 @@ from quatrain.envs.treasurehunt.turns import ActionResult, TurnEnd, World
 from quatrain.envs.treasurehunt.world import MOVES, State
 from quatrain.models.iqn import learn, network
 from quatrain.models.iqn.collect import Sizes
+from quatrain.models.iqn.compiled import begin_play
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.learn import State as TrainState
 from quatrain.models.iqn.train import CompiledLoop, train_in
-from quatrain.models.iqn.treasurehunt import begin_play, prefill
+from quatrain.models.iqn.treasurehunt import prefill
 from quatrain.validation import overlaid
 from tests.conftest import params_with
 

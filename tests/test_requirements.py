@@ -86,7 +86,8 @@ def test_files_that_are_installed_into_one_environment_agree(machine: dict[str, 
 
 
 def test_torch_and_the_gpu_plugin_are_those_that_the_locks_are_made_for():
-    (metadata,) = PROJECT["tool"]["uv"]["dependency-metadata"]
+    metadata, _ = PROJECT["tool"]["uv"]["dependency-metadata"]
+    assert metadata["name"] == "torch"
     assert [metadata["version"]] == PINNED
     assert set(metadata["requires-dist"]) <= set(importlib.metadata.requires("torch") or [])
     jax = locked("lock", MACHINES[0])["jax"]

@@ -99,20 +99,24 @@ def train_stable_baselines3(seed: int) -> bool:
     return watching.best_mean_reward >= GOAL
 
 
-def train_rejax(seed: int) -> bool:
-    import jax
-    import rejax
+def five_values() -> Any:
+    """Returns gymnax 1.0's CartPole-v1, which tells two kinds of end apart, as rejax takes it."""
     from gymnax.environments.classic_control.cartpole import CartPole
-    from rejax.evaluate import evaluate
 
     class FiveValues(CartPole):  # type: ignore[misc]
-        """Adapts gymnax 1.0, which separates two kinds of episode end, to rejax 0.1.3."""
-
         def step(self, *arguments: Any) -> tuple[Any, ...]:
             observed, state, reward, terminated, truncated, about = super().step(*arguments)
             return observed, state, reward, terminated | truncated, about
 
-    env = FiveValues()
+    return FiveValues()
+
+
+def train_rejax(seed: int) -> bool:
+    import jax
+    import rejax
+    from rejax.evaluate import evaluate
+
+    env = five_values()
     algorithm = rejax.PPO.create(env=env, **REJAX)
     iterations = EVERY // (REJAX["num_envs"] * REJAX["num_steps"])
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from benchmarks.peers import advantages, cartpole, quantiles, scan
+from benchmarks.peers import advantages, cartpole, jax_env, quantiles, scan
 from benchmarks.rows import Row
 from quatrain.frameworks.torch import threads
 
@@ -11,4 +11,5 @@ def measure(root: Path, rounds: int) -> list[Row]:
     """Returns all rows of all libraries."""
     with threads(1):
         parts = advantages.rows(rounds)
-    return [*parts, *scan.rows(rounds), *quantiles.rows(root, rounds), *cartpole.rows()]
+    parts += [*scan.rows(rounds), *quantiles.rows(root, rounds), *jax_env.rows(rounds)]
+    return [*parts, *cartpole.rows()]

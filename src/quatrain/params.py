@@ -1,6 +1,9 @@
 """The schema of params.yaml: keys that all models share, and one section per model."""
 
+from collections.abc import Collection, Mapping
+from functools import reduce
 from importlib import import_module
+from operator import or_
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, TypeAdapter, create_model
@@ -12,6 +15,7 @@ from quatrain.section import ModelSection, Section
 # The names of a union's schemas, which errors of pydantic show.
 OURS = "ours"
 USER_ENV = "user_env"
+JAX_ENV = "jax_env"
 
 
 def class_name(model: str) -> str:
@@ -21,26 +25,31 @@ def class_name(model: str) -> str:
 
 def schemas_of(model: str) -> dict[str, type[ModelSection]]:
     """Returns the classes of a model's section in its config.py: MyModelConfig and, for an
-    environment that a user brings, MyModelUserEnvConfig if there is one.
+    environment that a user brings, MyModelUserEnvConfig and, for one written in JAX,
+    MyModelJaxEnvConfig if there are such.
     """
     config = import_module(f"quatrain.models.{model}.config")
-    names = {OURS: f"{class_name(model)}Config", USER_ENV: f"{class_name(model)}UserEnvConfig"}
+    kinds = {OURS: "", USER_ENV: "UserEnv", JAX_ENV: "JaxEnv"}
+    names = {tag: f"{class_name(model)}{kind}Config" for tag, kind in kinds.items()}
     return {tag: getattr(config, name) for tag, name in names.items() if hasattr(config, name)}
 
 
-def tag_of(section: Any) -> str:
+def tag_of(section: Any, schemas: Collection[str] = (OURS, USER_ENV, JAX_ENV)) -> str:
     """Returns which of a model's schemas a section has, or the values of one."""
-    is_user_env = getattr(section, "brings_env", False) or names_user_env(section)
-    return USER_ENV if is_user_env else OURS
+    if not (getattr(section, "brings_env", False) or names_user_env(section)):
+        return OURS
+    env = section["env"] if isinstance(section, Mapping) else section.env
+    kind = env["kind"] if isinstance(env, Mapping) else env.kind
+    return JAX_ENV if kind == "jax" and JAX_ENV in schemas else USER_ENV
 
 
 def schema_of(model: str) -> Any:
-    """Returns the type of a model's section: a class, or a union of two."""
+    """Returns the type of a model's section: a class, or a union of several."""
     schemas = schemas_of(model)
     if USER_ENV not in schemas:
         return schemas[OURS]
     tagged = [Annotated[schema, Tag(tag)] for tag, schema in schemas.items()]
-    return Annotated[tagged[0] | tagged[1], Discriminator(tag_of)]
+    return Annotated[reduce(or_, tagged), Discriminator(lambda section: tag_of(section, schemas))]
 
 
 def section_class(model: str, values: Any) -> type[ModelSection]:

@@ -10,7 +10,7 @@ from pydantic_core import ErrorDetails
 
 from quatrain.envs.host.config import names_user_env
 from quatrain.errors import ConfigError
-from quatrain.params import OURS, USER_ENV, Params, schemas_of, tag_of
+from quatrain.params import JAX_ENV, OURS, USER_ENV, Params, schemas_of, tag_of
 from quatrain.registry import MODELS
 from quatrain.section import Content
 
@@ -172,7 +172,7 @@ def _locate(loc: Keys, raw: Any) -> Location:
             raw = raw[key]
         elif not isinstance(raw, Mapping):
             break
-        elif key in (raw.get("kind"), OURS, USER_ENV):
+        elif key in (raw.get("kind"), OURS, USER_ENV, JAX_ENV):
             # The name that `kind` chooses in a union, not a key.
             continue
         elif key == loc[-1]:

@@ -12,9 +12,10 @@ from quatrain.envs.treasurehunt.turns import Turn
 from quatrain.envs.treasurehunt.world import make_world
 from quatrain.models.iqn import learn, train
 from quatrain.models.iqn.collect import collect
+from quatrain.models.iqn.compiled import PlayState, play_turns, to_transitions
 from quatrain.models.iqn.learn import State
 from quatrain.models.iqn.network import epsilon_at, explore
-from quatrain.models.iqn.treasurehunt import PlayState, event_rates, play_turns, to_transitions
+from quatrain.models.iqn.treasurehunt import event_rates
 from quatrain.replay.frames.ring import Transitions, write
 from quatrain.replay.frames.sampling import Batch, gather_transitions, start_entries, valid_starts
 from tests.conftest import shapes_unchecked, small

@@ -309,14 +309,16 @@ class HostEnvs:
         )
 
 
-def check_interface(config: HostEnv, saved: SavedInterface) -> None:
+def check_interface(
+    config: HostEnv, saved: SavedInterface, make_envs: type[HostEnvs] = HostEnvs
+) -> None:
     """Makes the environment, and checks that it still is as a dataset knows it.
 
     Raises:
         DatasetMismatch: its agents, spaces or limit of steps are others.
         DataError: it cannot be made, or has spaces that no learner here can use.
     """
-    with closing(HostEnvs(config, 1, seed=0)) as envs:
+    with closing(make_envs(config, 1, seed=0)) as envs:
         actual = envs.interface
     for name, value, before in zip(Interface._fields, actual, saved.restored, strict=True):
         if value != before:

@@ -40,6 +40,24 @@ def user_code(message: Callable[[str], str]) -> Iterator[None]:
             raise DataError(message(reason_of(error))) from error
 
 
+@contextmanager
+def _without_arguments() -> Iterator[None]:
+    """Hides the arguments of the process from a module that parses them when it is imported."""
+    with _MAKING:
+        argv = sys.argv
+        sys.argv = argv[:1]
+        try:
+            yield
+        finally:
+            sys.argv = argv
+
+
+def imported(module: str, attribute: str) -> Any:
+    """Imports the module, and returns its attribute. What its code raises is not caught."""
+    with _without_arguments():
+        return getattr(importlib.import_module(module), attribute)
+
+
 def make_env(module: str, attribute: str, env_id: str, kwargs: Mapping[str, Any], *env: Any) -> Any:
     """Imports the module, if one is named, and returns what its attribute returns; without an
     attribute, the environment of a registered id.
@@ -51,16 +69,11 @@ def make_env(module: str, attribute: str, env_id: str, kwargs: Mapping[str, Any]
     Raises:
         DataError: the attribute returned a class. What the code raises is not caught.
     """
-    with _MAKING, _kept_by_torch("default_device_kept"):
-        argv = sys.argv
-        sys.argv = argv[:1]
-        try:
-            imported = importlib.import_module(module) if module else None
-            if not attribute:
-                return gymnasium.make(env_id, **kwargs)
-            returned = getattr(imported, attribute)(*env, **kwargs)
-        finally:
-            sys.argv = argv
+    with _without_arguments(), _kept_by_torch("default_device_kept"):
+        loaded = importlib.import_module(module) if module else None
+        if not attribute:
+            return gymnasium.make(env_id, **kwargs)
+        returned = getattr(loaded, attribute)(*env, **kwargs)
     if isinstance(returned, type):
         name = returned.__name__
         raise DataError(f"{attribute} returned the class {name}; return {name}()")

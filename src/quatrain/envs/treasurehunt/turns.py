@@ -7,12 +7,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
-from jaxtyping import Bool, Float32, Int, Int8, Int16, Key
+from jaxtyping import Bool, Float32, Int, Int8, Int16, Key, Shaped
 
 # Pytree of one env; has at least turn (int32, from 0 in each episode), episode (int32) and key.
 State = Any
+# A turn of the replay is a small integer.
+MAX_TURN = jnp.iinfo(jnp.int16).max
 
-# (key, agent, stack Int8 (env, frames*frame), oldest first, states of all envs) -> actions.
+# (key, agent, stack (env, frames*frame), oldest first, states of all envs) -> actions.
 Policy = Callable[[Array, Array, Array, State], Array]
 
 
@@ -38,9 +40,9 @@ class TurnEnd(NamedTuple):
 class World(NamedTuple):
     """Holds the pure functions of one world and its sizes; static in a compiled program.
 
-    reset: (key, episode) -> state. begin_turn: state -> state. observe: (state, agent) -> Int8
-    (frame,). act: (state, agent, action) -> ActionResult. end_turn: state -> TurnEnd. shuffled:
-    whether agents act in a new random order each turn.
+    reset: (key, episode) -> state. begin_turn: state -> state. observe: (state, agent) -> frame,
+    (frame_size,) of type `dtype`. act: (state, agent, action) -> ActionResult. end_turn: state ->
+    TurnEnd. shuffled: whether agents act in a new random order each turn.
     """
 
     agents: int
@@ -51,6 +53,7 @@ class World(NamedTuple):
     observe: Callable[[State, Array], Array]
     act: Callable[[State, Array, Array], ActionResult]
     end_turn: Callable[[State], TurnEnd]
+    dtype: Any = jnp.int8
 
 
 class EnvStates(NamedTuple):
@@ -61,7 +64,7 @@ class EnvStates(NamedTuple):
     """
 
     state: State
-    history: Int8[Array, "agent env back frame"]
+    history: Shaped[Array, "agent env back frame"]
     final: Bool[Array, " env"]
 
 
@@ -72,7 +75,7 @@ class Turn(NamedTuple):
     truncated episode, for its final observation; it pays nothing.
     """
 
-    frames: Int8[Array, "*turn agent env frame"]
+    frames: Shaped[Array, "*turn agent env frame"]
     actions: Int8[Array, "*turn agent env"]
     rewards: Float32[Array, "*turn agent env"]
     events: Int8[Array, "*turn agent env"]
@@ -91,18 +94,18 @@ class Rollout(NamedTuple):
 class _AgentTurn(NamedTuple):
     """Holds one agent's part of a turn in all envs: columns of `Turn`, and the next history."""
 
-    frame: Int8[Array, "env frame"]
+    frame: Shaped[Array, "env frame"]
     action: Int8[Array, " env"]
     reward: Float32[Array, " env"]
     event: Int8[Array, " env"]
-    history: Int8[Array, "env back frame"]
+    history: Shaped[Array, "env back frame"]
 
 
 def start(world: World, keys: Key[Array, " env"], frames: int) -> EnvStates:
     """Returns one env per key at the start of episode 0, for policies that see `frames` frames."""
     state = jax.vmap(world.reset)(keys, jnp.zeros(len(keys), jnp.int32))
     history_shape = (world.agents, len(keys), frames - 1, world.frame_size)
-    return EnvStates(state, jnp.zeros(history_shape, jnp.int8), jnp.zeros(len(keys), bool))
+    return EnvStates(state, jnp.zeros(history_shape, world.dtype), jnp.zeros(len(keys), bool))
 
 
 def play(
@@ -171,7 +174,7 @@ def play_turn(
         events=agent_turns.event,
         terminated=terminated,
         final=envs.final,
-        turn=state.turn.astype(jnp.int16),
+        turn=jnp.minimum(state.turn, MAX_TURN).astype(jnp.int16),
     )
     ended = terminated | envs.final
     envs = EnvStates(end.state, agent_turns.history, final=end.truncated & ~ended)
@@ -196,7 +199,7 @@ def _play_agent(
     return result.state, agent_turn
 
 
-def _observe_envs(world: World, state: State, agent: Array) -> Int8[Array, "env frame"]:
+def _observe_envs(world: World, state: State, agent: Array) -> Shaped[Array, "env frame"]:
     def observe() -> Array:
         return jax.vmap(world.observe, (0, None))(state, agent)
 
@@ -204,7 +207,7 @@ def _observe_envs(world: World, state: State, agent: Array) -> Int8[Array, "env 
     # three times slower on CPU. It cannot fuse through a branch; this branch is always taken.
     return lax.platform_dependent(
         cpu=lambda: lax.cond(
-            agent >= 0, observe, lambda: jnp.zeros((len(state.turn), world.frame_size), jnp.int8)
+            agent >= 0, observe, lambda: jnp.zeros((len(state.turn), world.frame_size), world.dtype)
         ),
         default=observe,
     )

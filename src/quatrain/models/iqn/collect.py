@@ -1,15 +1,17 @@
 """config, seed -> transitions of a random policy in the training envs, and held-out envs
 
-A world of iqn (treasurehunt.py, user_env.py) is a module, `config.world`, with
+A world of iqn (treasurehunt.py, user_env.py, jax_env.py) is a module, `config.world`, with
 
     Dataset, collect, check, sizes                             what is collected
     replay_inputs, scale_of, init_play_state, KEEPS_BEST       what a training begins with
+    COMPILED                                                   which loop plays it
     play_template                                              what a saved one is restored by
     INPUT, input_sizes, input_limits, empty_scale, read        what is asked of a served model
     example                                                    a question
 
-and with what its loop in train.py plays: `make_world`, `play`, `greedy_returns` inside compiled
-programs; or `open_envs`, `Player`, `GreedyPolicy`, `mean_returns`, `by_seed` between them.
+and with what its loop in train.py plays: `make_world`, `event_rates`, `greedy_returns` inside
+compiled programs (compiled.py); or `open_envs`, `Player`, `mean_returns` between them. One of a
+user also has `Envs`, `MOST_ENVS`, `GreedyPolicy`, `by_seed`, which play held-out episodes.
 """
 
 from collections.abc import Callable

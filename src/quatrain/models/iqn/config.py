@@ -169,6 +169,25 @@ class UserEnv(HostEnv):
     worlds: int = Field(ge=1, le=4096, description="environments of each seed")
 
 
+class JaxEnv(UserEnv):
+    """Holds how to make an environment that is written in JAX: `import` returns what `gymnax.make`
+    does, or an environment with default_params.
+    """
+
+    kind: Literal["jax"]  # type: ignore[assignment]
+    id: None = Field(
+        description="null: import names the callable, such as gymnax:make with kwargs {env_id: "
+        "CartPole-v1}"
+    )
+    wrappers: tuple[()] = Field(description="[]: wrap what import returns")  # type: ignore[assignment]
+    vectorization: Literal["sync"] = Field(description="sync: one compiled program steps them all")
+
+    @property
+    def name(self) -> str:
+        """Returns what messages and plots call the environment."""
+        return str(dict(self.kwargs).get("env_id", self.import_))
+
+
 class LearnerConfig(ModelSection):
     """Holds what iqn has in any world. NUMBER: bytes of a number that an agent observes."""
 
@@ -269,6 +288,12 @@ class IqnUserEnvConfig(LearnerConfig):
 
     def observed(self, interface: Any) -> tuple[int, int]:
         return (len(interface.agents), interface.observation_size) if interface else (1, 1)
+
+
+class IqnJaxEnvConfig(IqnUserEnvConfig):
+    WORLD = "quatrain.models.iqn.jax_env"
+
+    env: JaxEnv
 
 
 class IqnConfig(LearnerConfig):

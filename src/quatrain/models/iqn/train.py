@@ -14,11 +14,12 @@ from jaxtyping import Float, Key, Shaped
 from quatrain.errors import DataError
 from quatrain.frameworks.jax import from_template, over_devices, over_seeds
 from quatrain.frameworks.jax import to_arrays as to_arrays
-from quatrain.models.iqn import learn, network
+from quatrain.models.iqn import compiled, learn, network
 from quatrain.models.iqn.collect import NO_RETURN, check
 from quatrain.models.iqn.config import LearnerConfig
 from quatrain.models.iqn.learn import Best, State, purpose_keys
 from quatrain.progress import Progress, TrainingDiverged, by_seed
+from quatrain.replay.frames.ring import Transitions
 
 WEIGHTS = ("params/", "target_params/", "best/", "scale/")
 # Metrics that must be finite, in the order in which they are reported.
@@ -53,7 +54,8 @@ def run_cycle(config: LearnerConfig, world: Any, state: State) -> tuple[State, C
     """Plays, stores the turns and updates the agents, of one seed."""
     explore = partial(network.explore, config, state.params)
     key = jax.random.fold_in(state.base_key, learn.PLAY)
-    play_state, turns, played = config.world.play(config, world, explore, state.play_state, key)
+    world = compiled.with_inputs(world, state.scale)
+    play_state, turns, played = compiled.play(config, world, explore, state.play_state, key)
     state, learned = learn.learn(config, state._replace(play_state=play_state), turns)
     return state, Cycle(**played, **learned)
 
@@ -74,18 +76,22 @@ def run_chunk(config: LearnerConfig, world: Any, cycles: int, state: State) -> t
 
 @partial(jax.jit, static_argnums=(0, 1))
 def greedy_returns(
-    config: LearnerConfig, world: Any, params_and_key: tuple[network.Params, Key[Array, " seed"]]
+    config: LearnerConfig, world: Any, seeds: tuple[network.Params, Key[Array, " seed"], Any]
 ) -> Float[Array, "seed agent"]:
-    """Computes the mean return of a greedy episode in `evaluation_worlds` envs, always the same."""
+    """Computes the mean return of a greedy episode in the envs of an evaluation, always the same.
 
-    def evaluate_seed(params_and_key: tuple[network.Params, Array]) -> Array:
-        params, key = params_and_key
+    seeds: parameters, base key and scale of each.
+    """
+
+    def evaluate_seed(seed: tuple[network.Params, Array, Any]) -> Array:
+        params, key, scale = seed
         purposes = (learn.EVALUATION_WORLDS, learn.EVALUATION_PLAY)
         env_key, play_key = (jax.random.fold_in(key, purpose) for purpose in purposes)
         policy = network.greedy_policy(config, params)
-        return config.world.greedy_returns(config, world, policy, env_key, play_key)
+        inputs = compiled.with_inputs(world, scale)
+        return config.world.greedy_returns(config, inputs, policy, env_key, play_key)
 
-    return over_seeds(evaluate_seed, config.train.seed_parallelism)(params_and_key)
+    return over_seeds(evaluate_seed, config.train.seed_parallelism)(seeds)
 
 
 class CompiledLoop:
@@ -101,10 +107,12 @@ class CompiledLoop:
         state, record = over_devices(run, self._config.seeds)(state)
         return state, jax.device_get(record)
 
-    def evaluate(self, params: network.Params, base_key: Array) -> Float[np.ndarray, "seed agent"]:
+    def evaluate(self, params: network.Params, state: State) -> Float[np.ndarray, "seed agent"]:
         """Computes the mean return of greedy episodes, always the same."""
         evaluate = partial(greedy_returns, self._config, self._world)
-        return np.asarray(over_devices(evaluate, self._config.seeds)((params, base_key)))
+        return np.asarray(
+            over_devices(evaluate, self._config.seeds)((params, state.base_key, state.scale))
+        )
 
     def close(self) -> None:
         """Holds nothing that needs closing."""
@@ -163,7 +171,7 @@ class HostLoop:
         count = min(self._player.validation_episodes, self._config.world.MOST_ENVS)
         return self._open(count, learn.EVALUATION_WORLDS, self._opened)
 
-    def evaluate(self, params: network.Params, _base_key: Array) -> Float[np.ndarray, "seed agent"]:
+    def evaluate(self, params: network.Params, _state: State) -> Float[np.ndarray, "seed agent"]:
         """Computes the mean return of greedy episodes, always the same."""
         policies = [
             partial(host_policy, self._config, self._scale, seed, network.pick(params, seed))
@@ -192,9 +200,9 @@ def loop_of(config: LearnerConfig, state: State) -> CompiledLoop | HostLoop:
     Raises:
         DataError: a user's environments cannot be made, or do not repeat their running episodes.
     """
-    if config.brings_env:
-        return HostLoop(config, state)
-    return CompiledLoop(config, config.world.make_world(config.env))
+    if config.world.COMPILED:
+        return CompiledLoop(config, config.world.make_world(config.env))
+    return HostLoop(config, state)
 
 
 def init_state(config: LearnerConfig, dataset: Any, seed: int) -> State:
@@ -272,7 +280,7 @@ def train_in(
     evaluate_every = config.train.evaluate_every
     while updates < config.train.steps:
         state, record = loop.run(state, config.train.cycles_per_record)
-        raise_if_diverged(record, updates)
+        raise_if_diverged(record, updates, state.ring.data)
         updates += config.train.record_every
         greedy = None
         if evaluate_every and updates % evaluate_every == 0:
@@ -285,7 +293,7 @@ def _evaluate(
 ) -> tuple[State, Float[np.ndarray, "1 seed agent"]]:
     """Returns the state, whose best parameters are at least as good, and the greedy returns."""
     params = learn.acting_params(config, state)
-    greedy = loop.evaluate(params, state.base_key)
+    greedy = loop.evaluate(params, state)
     if isinstance(state.best, Best):
         state = state._replace(best=learn.better(state.best, Best(params, greedy.mean(-1))))
     return state, greedy[None]
@@ -294,11 +302,12 @@ def _evaluate(
 # Records.
 
 
-def raise_if_diverged(cycles: Cycle, updates: int) -> None:
+def raise_if_diverged(cycles: Cycle, updates: int, stored: Transitions) -> None:
     """Raises for the first update after `updates` in which a watched metric is not finite.
 
     Raises:
-        TrainingDiverged: names the update, seed, agent and value, and the keys to lower.
+        TrainingDiverged: names the update, seed, agent and value, and the keys to lower, or says
+            that what was stored is not finite itself.
     """
     watched = np.stack([cycles.update_metrics[name] for name in WATCHED])
     # (name, seed, cycle, update, agent) -> (cycle, update, agent, name, seed)
@@ -308,11 +317,14 @@ def raise_if_diverged(cycles: Cycle, updates: int) -> None:
         return
     cycle, update, agent, name, seed = not_finite[0]
     number = updates + cycle * by_time.shape[1] + update + 1
+    remedy = "Lower iqn.train.learning_rate or iqn.train.max_grad_norm."
+    if not all(np.isfinite(column).all() for column in (stored.frames, stored.rewards)):
+        remedy = "The environment returned an observation or a reward that is not finite: mend it."
     raise TrainingDiverged(
         f"iqn: {WATCHED[name]} of agent {agent}, seed {seed} became "
         f"{by_time[cycle, update, agent, name, seed]} "
         f"at update {number} (agent-steps {int(cycles.agent_steps[seed, cycle]):,}). "
-        "Lower iqn.train.learning_rate or iqn.train.max_grad_norm."
+        f"{remedy}"
     )
 
 

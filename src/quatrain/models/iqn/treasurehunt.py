@@ -1,6 +1,5 @@
 """iqn's own world: treasure hunts that are stepped and stored inside compiled programs"""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -8,15 +7,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Float, Int, Int8, Int16, Key, UInt32
+from jaxtyping import Float, Int8, Int16, Key, UInt32
 
 from quatrain.envs.treasurehunt import turns
 from quatrain.envs.treasurehunt.config import Env
 from quatrain.envs.treasurehunt.policies import ACTIONS, random_policy
 from quatrain.envs.treasurehunt.turns import EnvStates, Policy, Turn, World
 from quatrain.envs.treasurehunt.world import AGENT, WALL, make_world, walls
-from quatrain.frameworks.jax import over_seeds
+from quatrain.models.iqn import compiled
 from quatrain.models.iqn.collect import EXAMPLES, Sizes, check_arrays
+from quatrain.models.iqn.compiled import PlayState, begin_play, to_transitions
+from quatrain.models.iqn.compiled import play_template as play_template
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.replay.frames.ring import AnyArray, Transitions
 
@@ -26,12 +27,11 @@ WORLDS, PLAY = range(2)
 INPUT = "views"
 # Largest number in a view: a wall on sand counts twice.
 LARGEST_IN_VIEW = 2
-# Whether the best greedy evaluation is kept, and judged.
+# Whether the best greedy evaluation is kept, and judged; whether compiled programs step the world.
 KEEPS_BEST = False
+COMPILED = True
 # Number folded into a held-out env's key, in place of an episode, for the walk to the example.
 WALK = np.uint32(2**32 - 2)
-# (transitions, episodes) -> the policy of all agents, and its epsilon.
-Explore = Callable[[Array, Array], tuple[Policy, Array]]
 
 
 class HeldOut(NamedTuple):
@@ -76,11 +76,6 @@ def prefill(config: IqnConfig, world: World, key: Key[Array, ""]) -> Transitions
         return to_transitions(played)._replace(final=final)
 
     return jax.lax.map(play_seed, jnp.arange(config.seeds))
-
-
-def to_transitions(turn: turns.Turn) -> Transitions:
-    """Returns the columns of turns that the replay stores."""
-    return Transitions(*(getattr(turn, name) for name in Transitions._fields))
 
 
 def held_out_envs(config: IqnConfig, held_out: HeldOut) -> EnvStates:
@@ -134,23 +129,6 @@ def _within(values: AnyArray, high: int) -> bool:
 # Playing.
 
 
-class PlayState(NamedTuple):
-    """Holds everything that changes while playing: the envs, and counts that span cycles.
-
-    turns: of each env, without the prefill. transitions: of an agent in all envs, with the prefill:
-    turns but for final ones. episodes: finished in all envs, with the prefill. reward_sums: in the
-    current episodes. episode_return: mean over the episodes that ended in the last turn in which
-    any ended.
-    """
-
-    envs: EnvStates
-    turns: Int[Array, ""]
-    transitions: Int[Array, ""]
-    episodes: Int[Array, ""]
-    reward_sums: Float[Array, "agent env"]
-    episode_return: Float[Array, " agent"]
-
-
 def scale_of(config: IqnConfig, dataset: Dataset) -> tuple[()]:
     """Returns nothing: views are inputs as they are."""
     return ()
@@ -168,75 +146,6 @@ def init_play_state(
     return begin_play(config, make_world(config.env), dataset.train, env_keys)
 
 
-def play_template(config: IqnConfig, dataset: Dataset, shapes: PlayState) -> PlayState:
-    """Returns what a saved state is restored by: the shapes that JAX knows."""
-    return shapes
-
-
-@partial(jax.jit, static_argnums=(0, 1))
-def begin_play(
-    config: IqnConfig, world: World, prefill: Transitions, env_keys: Key[Array, " seed"]
-) -> PlayState:
-    def begin_seed(prefill_and_key: tuple[Transitions, Array]) -> PlayState:
-        prefill, key = prefill_and_key
-        keys = jax.random.split(key, config.env.worlds)
-        finished = (prefill.terminated | prefill.final).sum(dtype=jnp.int32)
-        return PlayState(
-            envs=turns.start(world, keys, config.network.frames),
-            turns=jnp.int32(0),
-            transitions=(~prefill.final).sum(dtype=jnp.int32),
-            episodes=finished,
-            reward_sums=jnp.zeros(prefill.rewards.shape[1:], jnp.float32),
-            episode_return=prefill.rewards.sum((0, 2)) / jnp.maximum(finished, 1),
-        )
-
-    return over_seeds(begin_seed, config.train.seed_parallelism)((prefill, env_keys))
-
-
-def play(
-    config: IqnConfig, world: World, explore: Explore, play_state: PlayState, key: Key[Array, ""]
-) -> tuple[PlayState, Transitions, dict[str, Any]]:
-    """Plays the turns of a cycle of a seed; returns them with columns of the cycle's record."""
-    play_state, played, epsilon = play_turns(config, world, explore, play_state, key)
-    returns = {"episode_return": play_state.episode_return}
-    record = {
-        "play_metrics": event_rates(config, played) | returns,
-        "epsilon": epsilon[-1],
-        "agent_steps": config.env.agents * play_state.transitions,
-    }
-    return play_state, to_transitions(played), record
-
-
-def play_turns(
-    config: IqnConfig, world: World, explore: Explore, play_state: PlayState, key: Key[Array, ""]
-) -> tuple[PlayState, Turn, Float[Array, " turn"]]:
-    """Plays `turns_per_cycle` turns of a seed; returns them with the epsilon of each."""
-
-    def one_turn(state: PlayState, keys: Array) -> tuple[PlayState, tuple[Turn, Array]]:
-        policy, epsilon = explore(state.transitions, state.episodes)
-        envs, turn = turns.play_turn(world, state.envs, policy, keys)
-        return _count_turn(state, envs, turn), (turn, epsilon)
-
-    keys = turns.turn_keys(world, key, play_state.turns, config.train.turns_per_cycle)
-    end, (played, epsilon) = jax.lax.scan(one_turn, play_state, keys)
-    return end, played, epsilon
-
-
-def _count_turn(play_state: PlayState, envs: EnvStates, turn: Turn) -> PlayState:
-    ended = turn.terminated | turn.final
-    finished = ended.sum(dtype=jnp.int32)
-    sums = play_state.reward_sums + turn.rewards
-    mean = jnp.where(ended, sums, 0.0).sum(-1) / jnp.maximum(finished, 1)
-    return PlayState(
-        envs=envs,
-        turns=play_state.turns + 1,
-        transitions=play_state.transitions + (~turn.final).sum(dtype=jnp.int32),
-        episodes=play_state.episodes + finished,
-        reward_sums=jnp.where(ended, 0.0, sums),
-        episode_return=jnp.where(finished > 0, mean, play_state.episode_return),
-    )
-
-
 def named_events(env: Env) -> dict[str, int]:
     """Returns metric name -> the event that it counts; `items_NAME` for each kind of item."""
     items = {f"items_{entity.name}": kind for kind, entity in enumerate(env.entities, start=1)}
@@ -250,7 +159,7 @@ def event_rates(config: IqnConfig, turn: Turn) -> dict[str, Float[Array, " agent
     """
     transitions = ~turn.final[:, None]
     number = jnp.maximum(transitions.sum(), 1)
-    return {"reward_per_turn": turn.rewards.sum((0, 2)) / number} | {
+    return compiled.event_rates(config, turn) | {
         name: ((turn.events == event) & transitions).sum((0, 2)) / number
         for name, event in named_events(config.env).items()
     }

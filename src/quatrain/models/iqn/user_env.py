@@ -30,8 +30,11 @@ MAX_ACTIONS = np.iinfo(np.int8).max
 MAX_TURN = np.iinfo(np.int16).max
 INPUT = "observations"
 LARGEST = float(np.finfo(np.float32).max)
-# Whether the best greedy evaluation is kept, and judged.
+# Whether the best greedy evaluation is kept, and judged; whether compiled programs step the world.
 KEEPS_BEST = True
+COMPILED = False
+# What steps environments between compiled programs.
+Envs = HostEnvs
 # Smallest standard deviation by which observations are divided.
 LEAST_DEVIATION = 1e-6
 
@@ -124,7 +127,7 @@ def check(config: IqnUserEnvConfig, dataset: Dataset) -> None:
         DatasetMismatch: the dataset was collected in another environment.
         DataError: the environment cannot be made, or has actions that are not few and discrete.
     """
-    check_interface(config.env, dataset.interface)
+    check_interface(config.env, dataset.interface, config.world.Envs)
     space = checked(config, dataset.interface.restored)
     obs = (EXAMPLES, len(space.agents), space.observation_size)
     held_out = {"held_out/seed": (1,), "held_out/obs": obs}
@@ -142,7 +145,7 @@ def collect(config: IqnUserEnvConfig, seed: int) -> Dataset:
     """
     train = prefill(config, seed)
     held_out_seed = draw_seed(seed, HELD_OUT)
-    with closing(HostEnvs(config.env, EXAMPLES, held_out_seed)) as envs:
+    with closing(config.world.Envs(config.env, EXAMPLES, held_out_seed)) as envs:
         held_out = HeldOut(np.array([held_out_seed]), envs.obs)
         return Dataset(train, held_out, envs.interface.saved)
 
@@ -158,7 +161,7 @@ def prefill(config: IqnUserEnvConfig, seed: int) -> Transitions:
     for learner in range(config.seeds):
         rng = np.random.default_rng((seed, ACTIONS, learner))
         envs_seed = draw_seed(seed, ENVS, learner)
-        with closing(HostEnvs(config.env, config.env.worlds, envs_seed)) as host_envs:
+        with closing(config.world.Envs(config.env, config.env.worlds, envs_seed)) as host_envs:
             envs = ReplayEnvs(host_envs)
             count = checked(config, host_envs.interface).action_count
             turns = [

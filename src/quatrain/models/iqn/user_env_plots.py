@@ -7,7 +7,6 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.figure import Figure
 
-from quatrain.envs.host.envs import HostEnvs
 from quatrain.models.iqn import network
 from quatrain.models.iqn.config import IqnUserEnvConfig
 from quatrain.models.iqn.learn import State, evaluation_params
@@ -30,7 +29,7 @@ def replay(config: IqnUserEnvConfig, state: State, dataset: Dataset) -> Replay:
     params = network.pick(evaluation_params(config, state), 0)
     policy = host_policy(config, state.scale, 0, params)
     stacks, rewards = [], []
-    with closing(HostEnvs(config.env, 1, int(dataset.held_out.seed[0]))) as envs:
+    with closing(config.world.Envs(config.env, 1, int(dataset.held_out.seed[0]))) as envs:
         envs.restart()
         ended = False
         while not ended:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from quatrain.envs.host.envs import MOST_ENVS, Begin, Episodes, HostEnvs
+from quatrain.envs.host.envs import Begin, Episodes
 from quatrain.envs.host.film import film_if_rendered
 from quatrain.envs.host.references import (
     play_policies,
@@ -60,7 +60,8 @@ def play_held_out(
     policies = [policy_of(config, state, seed, each) for seed, each in enumerate(params)]
     networks = init_params(config, sizes(config, dataset), state.base_key[0])
     untrained = policy_of(config, state, 0, networks)
-    with closing(HostEnvs(config.env, MOST_ENVS, int(dataset.held_out.seed[0]))) as envs:
+    world, held_out_seed = config.world, int(dataset.held_out.seed[0])
+    with closing(world.Envs(config.env, world.MOST_ENVS, held_out_seed)) as envs:
         learned = play_policies(envs, policies, config.held_out["learned"])
         played = play_references(envs, config.held_out, MAX_ACTIONS, untrained)
     warn_if_exceeded("iqn", [*learned, *played.values()], config.held_out, config.seeds)
