@@ -68,6 +68,8 @@ def section(name: str, bins: int | None = None, **kwargs: Any) -> dict[str, Any]
         "kwargs": kwargs,
         "max_episode_steps": 20,
         "vectorization": "sync",
+        "path": None,
+        "columns": None,
         "bins": bins,
     }
     return SMALL | {"env": env}

@@ -1,7 +1,10 @@
-"""A user's environment: random walks, stepped in Python; states are what they observe"""
+"""A user's environment: random walks, stepped in Python, or those of a file; states are what they
+observe
+"""
 
 from collections.abc import Callable
 from contextlib import closing
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +22,7 @@ from quatrain.replay.episodes.trajectories import (
     from_walks,
     smallest_type,
 )
+from quatrain.storage.recordings import read_recording
 
 INPUT = "observations"
 CONNECT = (
@@ -67,14 +71,12 @@ class Observed(NamedTuple):
 
 
 def collect(config: AlloUserEnvConfig, seed: int) -> Dataset:
-    """Walks `num_envs` environments for `steps_per_env` random steps, and held-out ones beside.
+    """Walks `num_envs` environments for `steps_per_env` random steps, and held-out ones beside; or
+    reads a recording, whose held-out episodes do not depend on the seed.
 
     The states are those that any of the walks visits.
     """
-    train, interface = _walk(config, config.collect.num_envs, seed, TRAIN)
-    held_out = Observed(*(column[:0] for column in train))
-    if config.collect.held_out_envs:
-        held_out, _ = _walk(config, config.collect.held_out_envs, seed, HELD_OUT)
+    train, held_out, interface = _record(config) if config.env.path else _walks(config, seed)
     observed = (train.obs, train.next_obs, held_out.obs, held_out.next_obs)
     parts = [part.reshape(-1, part.shape[-1]) for part in observed]
     rows = np.concatenate(parts)
@@ -96,6 +98,50 @@ def collect(config: AlloUserEnvConfig, seed: int) -> Dataset:
         ),
         interface=interface.saved,
     )
+
+
+def _walks(config: AlloUserEnvConfig, seed: int) -> tuple[Observed, Observed, Interface]:
+    train, interface = _walk(config, config.collect.num_envs, seed, TRAIN)
+    held_out = Observed(*(column[:0] for column in train))
+    if config.collect.held_out_envs:
+        held_out, _ = _walk(config, config.collect.held_out_envs, seed, HELD_OUT)
+    return train, held_out, interface
+
+
+def _record(config: AlloUserEnvConfig) -> tuple[Observed, Observed, Interface]:
+    """Returns the steps of a recording: every n-th episode is held out, or the end of the only
+    one.
+    """
+    observations, is_last = read_recording(str(config.env.path), config.env.columns)
+    ends = np.flatnonzero(is_last) + 1
+    lengths = np.diff(ends, prepend=0)
+    fraction = config.collect.held_out_fraction
+    if len(ends) == 1 and fraction:
+        lengths = np.diff([0, round((1 - fraction) * ends[0]), ends[0]])
+        is_last[lengths[0] - 1] = True
+    episode = np.repeat(np.arange(len(lengths)), lengths)
+    count = max(1, round(fraction * len(lengths))) if fraction else 0
+    chosen = np.linspace(0, len(lengths), count + 2)[1:-1].astype(int)
+    is_held_out = np.isin(episode, chosen)
+    starts = np.flatnonzero(~is_last)
+    parts = []
+    for rows in (starts[~is_held_out[starts]], starts[is_held_out[starts]]):
+        parts.append(
+            Observed(
+                obs=observations[None, rows],
+                next_obs=observations[None, rows + 1],
+                terminated=np.zeros((1, len(rows)), bool),
+                truncated=is_last[None, rows + 1],
+            )
+        )
+    for part, name in zip(parts[: 1 + bool(count)], ("learn from", "hold out"), strict=False):
+        if not part.truncated.size:
+            raise DataError(
+                f"{config.env.name} has too few steps to {name} some of; record longer episodes, "
+                "or more"
+            )
+    size, steps = observations.shape[1], max(1, int(lengths.max()) - 1)
+    return *parts, Interface(("agent",), size, 0, (), (), False, steps)
 
 
 def _walk(
@@ -134,22 +180,31 @@ def _state_keys(
 
 
 def _check_count(config: AlloUserEnvConfig, states: int) -> None:
-    """Checks that the truth of so many states can be computed, and has d eigenvectors.
+    """Checks that there are d states, and of cells not more than can be counted.
 
     Raises:
         DataError: names the number and the key to change.
     """
-    if states > COUNTED_STATES:
-        remedy = "set" if config.env.bins is None else "lower"
+    if config.env.bins is not None and states > COUNTED_STATES:
         raise DataError(
-            f"the walks in {config.env.name} visit {states:,} states, and the true eigenvectors "
-            f"are computed for at most {COUNTED_STATES:,}; {remedy} allo.env.bins, or collect less"
+            f"the walks in {config.env.name} visit {states:,} cells, and at most "
+            f"{COUNTED_STATES:,} are counted; lower allo.env.bins, or set it to null: nothing is "
+            "counted then"
         )
     if states < config.network.d:
         raise DataError(
             f"the walks in {config.env.name} visit {states} states, fewer than the "
             f"{config.network.d} eigenvectors of allo.network.d; lower d or raise allo.env.bins"
         )
+
+
+def is_counted(config: AlloUserEnvConfig, dataset: Dataset) -> bool:
+    """Returns whether states are counted: cells always are, observations where there are few and
+    they repeat. Observations that differ at each step would make walks that nothing connects.
+    """
+    states = len(dataset.coords)
+    visits = len(dataset.train.state) + len(dataset.held_out.state)
+    return config.env.bins is not None or (states <= COUNTED_STATES and 2 * states <= visits)
 
 
 def _episodes(
@@ -163,8 +218,11 @@ def _episodes(
 
 
 def check(config: AlloUserEnvConfig, dataset: Dataset) -> None:
-    """Makes the environment, and raises unless the dataset can be of it."""
-    check_interface(config.env, dataset.interface)
+    """Makes the environment, and raises unless the dataset can be of it; a recording says nothing
+    of one.
+    """
+    if config.env.path is None:
+        check_interface(config.env, dataset.interface)
 
 
 def input_constants(
@@ -181,11 +239,33 @@ def inputs(
 
 
 def standardise(
-    observations: Float32[np.ndarray, "batch obs"], constants: Float32[np.ndarray, "2 obs"]
-) -> Float32[np.ndarray, "batch obs"]:
+    observations: Float32[np.ndarray, "*batch obs"], constants: Float32[np.ndarray, "2 obs"]
+) -> Float32[np.ndarray, "*batch obs"]:
     """Returns observations in units of deviations; an axis that never changes stays 0."""
     mean, std = constants
     return (observations - mean) / np.where(std > 0, std, 1)
+
+
+def encoder_inputs(
+    config: AlloUserEnvConfig, constants: Float32[np.ndarray, "2 obs"]
+) -> Callable[[np.ndarray], Float32[np.ndarray, "*batch obs"]]:
+    """Returns what flattens and scales one observation, or a batch of them; it raises ValueError
+    for another shape.
+    """
+    size = constants.shape[1]
+
+    def read(observations: np.ndarray) -> Float32[np.ndarray, "*batch obs"]:
+        is_batch = observations.ndim > 0 and prod(observations.shape[1:]) == size
+        if observations.size != size and not is_batch:
+            raise ValueError(
+                f"allo: observations have the shape {observations.shape}; give {size} numbers, or "
+                "a batch of so many each (gymnasium.spaces.flatten makes them of other spaces)"
+            )
+        is_one = not is_batch or observations.shape == (size,)
+        rows = observations.reshape(-1, size).astype(np.float32)
+        return standardise(rows[0] if is_one else rows, constants)
+
+    return read
 
 
 # Serving.
