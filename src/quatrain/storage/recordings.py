@@ -1,6 +1,6 @@
 """a file of recorded episodes, or a dataset of minari -> their observations, and where they end"""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float32
 
+from quatrain.envs.host.user_code import user_code
 from quatrain.errors import DataError, PackageMissing
 
 MINARI = "minari:"
@@ -40,14 +41,10 @@ def read_recording(path: str, columns: tuple[str, ...] | None = None) -> Recordi
     name = file.name
     if not file.is_file():
         raise DataError(f"{path}: is not there; a relative path starts in {Path.cwd()}")
-    readers: dict[str, Callable[[Path], Any]] = {".npz": _read_npz, ".csv": _read_csv}
-    if file.suffix not in readers:
+    if file.suffix not in (".npz", ".csv"):
         raise DataError(f"{name}: is neither .npz nor .csv; save it as one of them")
-    try:
-        table = readers[file.suffix](file)
-    except Exception as error:  # whatever NumPy raises for odd bytes
-        reason = " ".join(str(error).split())[:200]
-        raise DataError(f"{name}: cannot be read ({reason}); write it again") from None
+    with user_code(lambda reason: f"{name}: cannot be read ({reason}); write it again"):
+        table = _read_npz(file) if file.suffix == ".npz" else _read_csv(file)
     if file.suffix == ".csv":
         names = columns or [each for each in table if each not in (EPISODE, *FLAGS)]
         absent = [each for each in names if each not in table]
@@ -68,8 +65,9 @@ def _read_npz(file: Path) -> dict[str, np.ndarray]:
 
 
 def _read_csv(file: Path) -> dict[str, np.ndarray]:
-    header = [each.strip() for each in file.open(encoding="utf-8-sig").readline().split(",")]
-    numbers = np.loadtxt(file, delimiter=",", skiprows=1, ndmin=2, encoding="utf-8-sig")
+    with file.open(encoding="utf-8-sig") as lines:
+        header = [each.strip() for each in next(lines).split(",")]
+        numbers = np.loadtxt(lines, delimiter=",", ndmin=2)
     return dict(zip(header, numbers.T, strict=True))
 
 
@@ -97,17 +95,11 @@ def _read_minari(dataset: str) -> Recording:
         minari = import_module("minari")
     except ModuleNotFoundError:
         raise PackageMissing(f"minari:{dataset} needs minari: pip install minari") from None
-    try:
-        parts = [
-            _rows(episode.observations)
-            for episode in minari.load_dataset(dataset).iterate_episodes()
-        ]
-    except Exception as error:  # whatever minari raises
-        reason = " ".join(str(error).split())[:200]
-        raise DataError(
-            f"minari:{dataset}: cannot be read ({reason}); `minari download` it, or see "
-            "`minari list local`"
-        ) from None
+    with user_code(
+        lambda reason: f"minari:{dataset}: cannot be read ({reason}); see `minari list local`"
+    ):
+        episodes = minari.load_dataset(dataset).iterate_episodes()
+        parts = [_rows(episode.observations) for episode in episodes]
     is_last = [np.arange(len(part)) == len(part) - 1 for part in parts]
     return _checked(f"minari:{dataset}", np.concatenate(parts), np.concatenate(is_last))
 

@@ -26,11 +26,11 @@ Measured = dict[str, Float64[np.ndarray, "learner *component"]]
 
 
 class Pairs(NamedTuple):
-    """Holds the encoder's inputs at held-out states and at later ones, and the states' numbers."""
+    """Holds the numbers of held-out states and of later ones, and the encoder's inputs at both."""
 
-    inputs: Float[np.ndarray, "pair inputs"]
-    later_inputs: Float[np.ndarray, "pair inputs"]
     states: Int[np.ndarray, " pair"]
+    later_states: Int[np.ndarray, " pair"]
+    inputs: Float[np.ndarray, "both inputs"]
 
 
 def draw(
@@ -40,13 +40,12 @@ def draw(
     episodes = jax.tree.map(jnp.asarray, dataset.held_out)
     batch = sample(jax.random.key(seed), episodes, PAIRS, config.train.discounts, 0)
     states, later = np.asarray(batch.state), np.asarray(batch.later_state)
-    return Pairs(inputs[states], inputs[later], states)
+    return Pairs(states, later, inputs[np.concatenate([states, later])])
 
 
 def features(config: AlloConfig, params: network.Params, pairs: Pairs) -> tuple[Features, Features]:
     """Returns what each learner has at the states and at the later ones."""
-    rows = jnp.concatenate([pairs.inputs, pairs.later_inputs])
-    both = np.asarray(network.of_learners(config, params, rows), np.float64)
+    both = np.asarray(network.of_learners(config, params, jnp.asarray(pairs.inputs)), np.float64)
     return both[:, :PAIRS], both[:, PAIRS:]
 
 
@@ -77,7 +76,7 @@ def measure(start: Features, later: Features) -> Measured:
         bases = [
             phi @ _whitening(each) / np.sqrt(size) for phi, each in zip(start, gram, strict=True)
         ]
-        cosines = np.array([[_cosine(one, other, d) for other in bases] for one in bases])
+        cosines = np.array([[_cosine(base, other, d) for other in bases] for base in bases])
         others = ~np.eye(len(bases), dtype=bool)
         measured["consistency"] = (cosines * others).sum(1) / others.sum(1)
     return measured
@@ -99,7 +98,7 @@ def _autocorrelation(
 
 
 def _cosine(
-    one: Float64[np.ndarray, "pair rank"], other: Float64[np.ndarray, "pair other_rank"], d: int
+    base: Float64[np.ndarray, "pair rank"], other: Float64[np.ndarray, "pair other_rank"], d: int
 ) -> float:
-    cosines = np.linalg.svd(one.T @ other, compute_uv=False)
+    cosines = np.linalg.svd(base.T @ other, compute_uv=False)
     return float(cosines[1:].sum() / max(d - 1, 1))

@@ -31,7 +31,7 @@ HELD_OUT_LOWER = {
     "permuted_autocorrelation": "permuted pairs",
 }
 HELD_OUT_GATED = (
-    Rule("autocorrelation", "higher", 0.02, {}, HELD_OUT_LOWER, most=1.0).means(
+    Rule("autocorrelation", "higher", 0.02, {"observations": 0.85}, HELD_OUT_LOWER, most=1.0).means(
         "how much of the learned functions a held-out walk keeps from a state to a later one, mean "
         "over their span without the constant: 1 is all, 0 what permuted pairs keep"
     ),
@@ -40,7 +40,7 @@ HELD_OUT_GATED = (
         "held-out states"
     ),
 )
-CONSISTENCY = Rule("consistency", "higher", 0.05, most=1.0).means(
+CONSISTENCY = Rule("consistency", "higher", 0.05, {"observations": 0.95}, most=1.0).means(
     "mean cosine of the principal angles between what two seeds learn, without the constant: 1 is "
     "the same space"
 )

@@ -8,10 +8,12 @@ from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
+from gymnasium.spaces import Box, Discrete
 from jaxtyping import Bool, Float32, Integer, Shaped
 
 from quatrain.envs.host.envs import HostEnvs, check_interface
-from quatrain.envs.host.spaces import Interface, SavedInterface, draw_actions
+from quatrain.envs.host.spaces import Interface, SavedInterface, describe, draw_actions
+from quatrain.envs.host.user_code import AGENT
 from quatrain.errors import DataError
 from quatrain.models.allo.collect import Encode
 from quatrain.models.allo.config import COUNTED_STATES, AlloUserEnvConfig, UserEnv
@@ -86,12 +88,11 @@ def collect(config: AlloUserEnvConfig, seed: int) -> Dataset:
     states = numbers.astype(smallest_type(len(keys) - 1))
     ends = np.cumsum([len(part) for part in parts])
     obs, next_obs, held_obs, held_next_obs = np.split(states, ends[:-1])
-    sums = np.stack([np.bincount(numbers, column) for column in rows.T], 1)
     return Dataset(
         train=_episodes(train, obs, next_obs),
         held_out=_episodes(held_out, held_obs, held_next_obs),
         table=StateTable(
-            observations=(sums / np.bincount(numbers)[:, None]).astype(np.float32),
+            observations=_means(rows, numbers) if config.env.bins else keys.astype(np.float32),
             mean=train.obs.mean((0, 1)),
             # Rounding gives a number that never changes a deviation, too.
             std=np.where(np.ptp(train.obs, (0, 1)) > 0, train.obs.std((0, 1)), np.float32(0)),
@@ -113,35 +114,40 @@ def _record(config: AlloUserEnvConfig) -> tuple[Observed, Observed, Interface]:
     one.
     """
     observations, is_last = read_recording(str(config.env.path), config.env.columns)
-    ends = np.flatnonzero(is_last) + 1
-    lengths = np.diff(ends, prepend=0)
+    lengths = np.diff(np.flatnonzero(is_last), prepend=-1)
     fraction = config.collect.held_out_fraction
-    if len(ends) == 1 and fraction:
-        lengths = np.diff([0, round((1 - fraction) * ends[0]), ends[0]])
-        is_last[lengths[0] - 1] = True
-    episode = np.repeat(np.arange(len(lengths)), lengths)
+    if len(lengths) == 1 and fraction:
+        border = round((1 - fraction) * lengths[0])
+        lengths = np.array([border, lengths[0] - border])
+        is_last[border - 1] = True
     count = max(1, round(fraction * len(lengths))) if fraction else 0
-    chosen = np.linspace(0, len(lengths), count + 2)[1:-1].astype(int)
-    is_held_out = np.isin(episode, chosen)
-    starts = np.flatnonzero(~is_last)
-    parts = []
-    for rows in (starts[~is_held_out[starts]], starts[is_held_out[starts]]):
-        parts.append(
-            Observed(
-                obs=observations[None, rows],
-                next_obs=observations[None, rows + 1],
-                terminated=np.zeros((1, len(rows)), bool),
-                truncated=is_last[None, rows + 1],
-            )
+    episodes = np.linspace(0, len(lengths), count + 2)[1:-1].astype(int)
+    is_held_out = np.repeat(np.isin(np.arange(len(lengths)), episodes), lengths)
+    train, held_out = (
+        _steps(observations, is_last, np.flatnonzero(~is_last & part))
+        for part in (~is_held_out, is_held_out)
+    )
+    if not train.truncated.size or (fraction and not held_out.truncated.size):
+        raise DataError(
+            f"{config.env.name} has too few steps to learn from some and hold out others; record "
+            "more, or longer episodes"
         )
-    for part, name in zip(parts[: 1 + bool(count)], ("learn from", "hold out"), strict=False):
-        if not part.truncated.size:
-            raise DataError(
-                f"{config.env.name} has too few steps to {name} some of; record longer episodes, "
-                "or more"
-            )
-    size, steps = observations.shape[1], max(1, int(lengths.max()) - 1)
-    return *parts, Interface(("agent",), size, 0, (), (), False, steps)
+    space = Box(-np.inf, np.inf, observations.shape[1:])
+    return train, held_out, describe({AGENT: (space, Discrete(1))}, int(lengths.max()))
+
+
+def _steps(
+    observations: Float32[np.ndarray, "row obs"],
+    is_last: Bool[np.ndarray, " row"],
+    rows: Integer[np.ndarray, " step"],
+) -> Observed:
+    """Returns the steps that begin at these rows, as one walk."""
+    return Observed(
+        obs=observations[None, rows],
+        next_obs=observations[None, rows + 1],
+        terminated=np.zeros((1, len(rows)), bool),
+        truncated=is_last[None, rows + 1],
+    )
 
 
 def _walk(
@@ -177,6 +183,14 @@ def _state_keys(
     width = np.ptp(train, axis=0)
     place = (rows - train.min(0)) / np.where(width > 0, width, 1) * env.bins
     return np.clip(np.floor(place), 0, env.bins - 1).astype(np.int32)
+
+
+def _means(
+    rows: Float32[np.ndarray, "row obs"], states: Integer[np.ndarray, " row"]
+) -> Float32[np.ndarray, "states obs"]:
+    """Returns the mean observation of each state."""
+    sums = np.stack([np.bincount(states, column) for column in rows.T], 1)
+    return (sums / np.bincount(states)[:, None]).astype(np.float32)
 
 
 def _check_count(config: AlloUserEnvConfig, states: int) -> None:
