@@ -43,7 +43,22 @@ def of_return(scores: dict[str, float]) -> bool:
     return scores["return_mean"] > scores["random_return"]
 
 
+def explores_faster(scores: dict[str, float]) -> bool:
+    """Returns whether eigenoptions are better by more than both intervals."""
+    states, steps = "states in 1000 steps", "steps to a state"
+    gains = {
+        states: scores[f"eigenoptions: {states}"] - scores[f"random walk: {states}"],
+        steps: scores[f"random walk: {steps}"] - scores[f"eigenoptions: {steps}"],
+    }
+    return all(
+        gain > sum(scores[f"{name}: {what}, half of 95 % interval"] for name in NAMES)
+        for what, gain in gains.items()
+    )
+
+
+NAMES = ("eigenoptions", "random walk")
 EXAMPLES: dict[str, Callable[[dict[str, float]], bool]] = {
+    "eigenoptions": explores_faster,
     "allo": lambda scores: scores["cosine_mean"] > 0.9,
     "iqn": lambda scores: scores["score"] > 0.4,
     "actor_critic": of_return,

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 import quatrain
 from quatrain.animation import Animation
 from quatrain.api.results import DATASET, FILES, Result
-from quatrain.errors import DataError
+from quatrain.errors import ConfigError, DataError
 from quatrain.storage import folders
 from quatrain.storage.folders import FolderError
 from tests.api.test_fit import assert_equal
@@ -44,6 +44,12 @@ def test_nested_lists_are_answered_and_what_does_not_fit_is_refused(allo: Result
     assert answer["eigenvectors"].shape == (2, 3)
     with pytest.raises(ValueError, match=r"cells\[1\] is a list of 1; give whole numbers"):
         allo.predict({"cells": [[1, 1], [1]]})
+
+
+def test_an_encoder_comes_with_allo_alone(allo: Result, actor_critic: Result):
+    assert allo.encoder(range(3)).shape == (3, allo.config.network.d)
+    with pytest.raises(ConfigError, match="actor_critic has no encoder; fit allo"):
+        _ = actor_critic.encoder
 
 
 def test_a_result_shows_its_judged_scores(allo: Result):

@@ -104,7 +104,7 @@ def compare(
     after = with_changes(before, model, {**changed, "seeds": 1})
     old, new = (getattr(side, model).model_dump() for side in (before, after))
     check_sides(old, new, different_worlds)
-    rules = load(model).rules.gated(type(getattr(before, model)))
+    rules = load(model).rules.gated(getattr(before, model))
     rule = deciding_rule(rules, metric)
     with computing(before, model):
         nothing = Comparison(

@@ -259,6 +259,31 @@ class Result:
         picture = own_episodes.film(self, self.seed if seed is None else seed)
         return Film(picture.gif(picture.caption), picture.caption)
 
+    @cached_property
+    def encoder(self) -> Callable[[Any], np.ndarray]:
+        """Returns the learned representation: a function of observations, of one or of a batch, to
+        float32 vectors (batch, d).
+
+        Raises:
+            ConfigError: the model learns none; allo does.
+
+        Example:
+            >>> result.encoder(env.observation_space.sample()).shape
+        """
+        serve = self._modules.serve
+        if not hasattr(serve, "encoder"):
+            raise ConfigError(f"{self.model} has no encoder; fit allo to learn one")
+        with computing(self.params, self.model):
+            arrays = serve.export(self.config, self.state, self.dataset)
+            vectors = serve.encoder(self.config, arrays)
+
+        def encode(observations: Any) -> np.ndarray:
+            with framework_on_device(self.params, MODELS[self.model]):
+                encoded: np.ndarray = vectors(observations)
+                return encoded
+
+        return encode
+
     def example_request(self) -> dict[str, np.ndarray]:
         """Returns a request with a few questions, which `predict` answers."""
         with computing(self.params, self.model):

@@ -2,6 +2,7 @@
 
 import re
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,8 +10,8 @@ import pytest
 from quatrain.envs.grid.dynamics import make_grid
 from quatrain.models.allo.config import AlloConfig
 from quatrain.models.allo.grid import Dataset
-from quatrain.models.allo.serve import export, load
-from quatrain.models.allo.train import State, init_state, tables
+from quatrain.models.allo.serve import encoder, export, load
+from quatrain.models.allo.train import State, init_state, inputs_for, tables
 from quatrain.serving import answer
 from tests.conftest import small
 
@@ -28,6 +29,25 @@ def untrained(config: AlloConfig) -> tuple[Dataset, State]:
 
 def close(actual: np.ndarray, expected: np.ndarray) -> None:
     np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("env", [{}, FOURIER])
+def test_the_encoder_takes_states_and_what_the_environment_observes(env: dict[str, Any]):
+    config = allo(env=env)
+    dataset, state = untrained(config)
+    encode = encoder(config, export(config, state, dataset))
+    (expected,) = tables(config, state, dataset)
+    states = np.arange(6).reshape(2, 3)
+    close(encode(states), expected[states])
+    close(encode(4), expected[4])
+    with pytest.raises(ValueError, match="states are whole numbers from 0 to"):
+        encode(len(expected))
+    observations = inputs_for(config, state, dataset)[:3, :2]
+    if config.env.fourier:
+        with pytest.raises(ValueError, match="without fourier the two coordinates"):
+            encode(observations)
+    else:
+        close(encode(observations), expected[:3])
 
 
 def test_of_several_learners_the_first_answers_with_what_evaluation_scores():

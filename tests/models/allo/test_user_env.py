@@ -1,28 +1,33 @@
 """allo in a user's environment: states, what is learned of them, and what is refused."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from quatrain.errors import ConfigError, DataError, DatasetMismatch
+from quatrain.models.allo import user_env
 from quatrain.models.allo.config import AlloUserEnvConfig
-from quatrain.models.allo.train import tables
-from quatrain.models.allo.truth import true_spectrum
+from quatrain.models.allo.held_out import measure
+from quatrain.models.allo.plots import draw_functions
+from quatrain.models.allo.train import held_out_pairs, tables
+from quatrain.models.allo.truth import true_spectrum, true_table
 from quatrain.models.allo.user_env import Dataset, input_constants, inputs
 from quatrain.progress import Progress, history, rows
 from quatrain.registry import load
 from quatrain.serving import answer
 from tests.conftest import params_with, shapes_unchecked
 from tests.models.allo.user_envs import section
+from tests.pipeline.fixture_types import Patch
 
 MODEL = load("allo")
 
 
 def config_with(
-    bins: int | None = None, name: str = "Corridor", **kwargs: Any
+    bins: int | None = None, name: str = "Corridor", seeds: int = 1, **kwargs: Any
 ) -> AlloUserEnvConfig:
-    config = params_with({"allo": section(name, bins, **kwargs)}).allo
+    config = params_with({"allo": section(name, bins, **kwargs) | {"seeds": seeds}}).allo
     assert isinstance(config, AlloUserEnvConfig)
     return config
 
@@ -88,14 +93,113 @@ def test_figures_show_the_axes_that_change(trained):
     assert figures["visits"].axes[0].get_xlabel() == "observation 0"
 
 
-def test_too_many_or_too_few_states_are_refused():
-    continuous = config_with(continuous=True, step=0.5)
-    many = continuous.collect.model_copy(update={"num_envs": 20, "held_out_fraction": 0.0})
-    with pytest.raises(DataError, match=r"visit .* states.*set allo\.env\.bins"):
-        MODEL.collect.collect(continuous.model_copy(update={"collect": many}), 0)
+def test_too_many_cells_or_too_few_states_are_refused(monkeypatch: Patch):
     short = config_with(length=2)
     with pytest.raises(DataError, match="2 states, fewer than the 3 eigenvectors"):
         MODEL.collect.collect(short, 0)
+    monkeypatch.setattr(user_env, "COUNTED_STATES", 6)
+    with pytest.raises(DataError, match=r"visit 7 cells.*lower allo\.env\.bins, or set it to null"):
+        MODEL.collect.collect(config_with(bins=100), 0)
+
+
+@pytest.fixture(scope="module")
+def continuous() -> tuple[AlloUserEnvConfig, Dataset, list[Progress]]:
+    """Returns two learners of a line whose places never repeat."""
+    config = config_with(continuous=True, seeds=2)
+    dataset = MODEL.collect.collect(config, 1)
+    return config, dataset, train(config, dataset)
+
+
+def test_observations_that_never_repeat_are_learned_without_a_truth(continuous):
+    config, dataset, progress = continuous
+    assert 2 * len(dataset.coords) > len(dataset.train.state)
+    scores = MODEL.evaluate.evaluate(config, progress[-1].state, dataset, 0).scores
+    assert scores["autocorrelation"] > 0.6 > scores["untrained_autocorrelation"]
+    assert scores["consistency"] > 0.95 > 0.1 > abs(scores["permuted_consistency"])
+    assert abs(scores["permuted_autocorrelation"]) < 0.05
+    assert "cosine_mean" not in scores
+    assert {rule.metric for rule in MODEL.rules.gated(config)} <= scores.keys()
+    assert MODEL.train.headline(config)[0] in progress[-1].metrics
+
+
+def test_where_states_are_counted_the_truth_keeps_as_much_as_what_is_learned(trained):
+    config, dataset, progress = trained
+    learned = MODEL.evaluate.evaluate(config, progress[-1].state, dataset, 0).scores
+    true = true_table(true_spectrum(config, dataset).spectrum, config.network.d)
+    pairs = held_out_pairs(config, progress[-1].state, dataset, 0)
+    kept = measure(true[None, pairs.states], true[None, pairs.later_states])
+    np.testing.assert_allclose(learned["autocorrelation"], kept["autocorrelation"], atol=0.02)
+    np.testing.assert_allclose(
+        [learned[f"held_out_eigenvalue/{i}"] for i in range(3)],
+        kept["held_out_eigenvalue"][0],
+        atol=0.03,
+    )
+
+
+def test_functions_are_drawn_where_nothing_is_counted(continuous):
+    config, dataset, progress = continuous
+    evaluation = MODEL.evaluate.evaluate(config, progress[-1].state, dataset, 0)
+    table = [row for part in progress for row in rows(part, part.step - 1000)]
+    figures = MODEL.plots.plots(config, progress[-1].state, dataset, history(table), evaluation)
+    assert list(figures) == ["kept", "functions", "losses"]
+    wide = draw_functions(np.ones((9, 3)), np.eye(9)[:, :5], evaluation.scores)
+    assert wide.axes[0].get_ylabel() == "principal component 1"
+
+
+def test_the_encoder_takes_one_observation_or_a_batch(trained):
+    config, dataset, progress = trained
+    state = progress[-1].state
+    encode = MODEL.serve.encoder(config, MODEL.serve.export(config, state, dataset))
+    expected = tables(config, state, dataset)[0]
+    np.testing.assert_allclose(encode(dataset.coords), expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(encode(dataset.coords[3]), expected[3], rtol=1e-5, atol=1e-5)
+    with pytest.raises(ValueError, match=r"have the shape \(5, 3\); give 2 numbers, or a batch"):
+        encode(np.zeros((5, 3)))
+
+
+@pytest.mark.parametrize(("episodes", "held_out"), [(8, 2 * 19), (1, 79)])
+def test_episodes_of_a_recording_are_held_out(tmp_path: Path, episodes: int, held_out: int):
+    places = np.random.default_rng(0).normal(size=(160, 2))
+    episode = np.arange(160) * episodes // 160
+    np.savez(tmp_path / "walks.npz", observations=places, episode=episode)
+    config = recorded(tmp_path / "walks.npz", held_out_fraction=0.25 if episodes > 1 else 0.5)
+    dataset, other = (MODEL.collect.collect(config, seed) for seed in (1, 2))
+    assert len(dataset.held_out.starts) == held_out
+    assert len(dataset.train.starts) == 160 - max(episodes, 2) - held_out
+    np.testing.assert_array_equal(dataset.held_out.state, other.held_out.state)
+    MODEL.collect.check(config, dataset)
+    assert config.env.name == "walks.npz"
+
+
+def test_a_recording_too_short_to_hold_out_some_is_refused(tmp_path: Path):
+    np.savez(tmp_path / "walks.npz", observations=np.eye(3), episode=np.zeros(3))
+    with pytest.raises(DataError, match=r"walks\.npz has too few steps to learn from some"):
+        MODEL.collect.collect(recorded(tmp_path / "walks.npz", held_out_fraction=0.5), 0)
+
+
+def recorded(path: Path, held_out_fraction: float) -> AlloUserEnvConfig:
+    values = section("Corridor")
+    values["env"] |= {"kind": "recording", "path": str(path)}
+    values["collect"] = values["collect"] | {"held_out_fraction": held_out_fraction}
+    config: AlloUserEnvConfig = params_with({"allo": values}).allo
+    return config
+
+
+@pytest.mark.parametrize(
+    ("env", "collect", "message"),
+    [
+        ({"kind": "recording"}, {}, "kind: recording and path go together"),
+        ({"path": "walks.npz"}, {}, "kind: recording and path go together"),
+        ({}, {"held_out_fraction": 0.0}, "judged by held-out ones; set it to 0.1, or count cells"),
+    ],
+)
+def test_keys_that_do_not_fit_together_are_refused(
+    env: dict[str, Any], collect: dict[str, Any], message: str
+):
+    values = section("Corridor")
+    values |= {"env": values["env"] | env, "collect": values["collect"] | collect}
+    with pytest.raises(ConfigError, match=message):
+        params_with({"allo": values})
 
 
 @pytest.mark.parametrize(("layouts", "parts"), [(2, "2"), (10**6, r"\d\d+")])

@@ -69,6 +69,8 @@ def section(name: str, bins: int | None = None, **kwargs: Any) -> dict[str, Any]
         "max_episode_steps": 20,
         "wrappers": [],
         "vectorization": "sync",
+        "path": None,
+        "columns": None,
         "bins": bins,
     }
     return SMALL | {"env": env}

@@ -1,5 +1,6 @@
 """params.yaml's section `allo` -> a frozen, checked config with an existing map."""
 
+from pathlib import PurePath
 from typing import Literal
 
 from pydantic import Field
@@ -7,7 +8,7 @@ from pydantic import Field
 from quatrain.envs.grid.config import MAX_STATES, Env
 from quatrain.envs.grid.layouts import LayoutError, count_states
 from quatrain.envs.host.config import HostEnv
-from quatrain.section import ModelSection, Section, at_most, multiple
+from quatrain.section import ModelSection, Section, at_most, multiple, together
 
 # Limit of what is counted in a buffer, a dense matrix of pairs. With 2 million transitions 4000
 # states take 35 s of one core; each further million takes 9 s, with 1000 states 2.5 s.
@@ -147,6 +148,13 @@ class AlloConfig(ModelSection):
     train: Train
     evaluate: Evaluate
 
+    @property
+    def knows_truth(self) -> bool:
+        """Returns whether vectors are judged by the true ones, which the states of a map and cells
+        always have; else by what held-out pairs tell.
+        """
+        return True
+
     def check(self) -> None:
         drawn = self.train.record_every * self.train.batch_size * self.seeds
         if drawn > MAX_DRAWN:
@@ -189,18 +197,38 @@ class AlloConfig(ModelSection):
 
 
 class UserEnv(HostEnv):
-    """Sets a user's environment, and which of its observations count as one state."""
+    """Sets a user's environment, or recorded walks, and which observations count as one state."""
 
+    kind: Literal["gymnasium", "pettingzoo", "recording"] = Field(  # type: ignore[assignment]
+        description="gymnasium: random walks in an environment; recording: those of a file"
+    )
+    path: str | None = Field(
+        min_length=1,
+        max_length=1000,
+        description="with kind: recording, an .npz or .csv file with `observations` and `episode`, "
+        "or minari:ID, a dataset of the package minari; else null",
+    )
+    columns: tuple[str, ...] | None = Field(
+        min_length=1,
+        description="of a .csv file those that are observed; null: all but the ends of episodes",
+    )
     bins: int | None = Field(
         ge=2,
         le=1000,
         description="cells on each axis of the observed box, whose observations count as one "
-        "state; null: each different observation is a state",
+        "state; null: each different observation, where they repeat and are at most "
+        f"{COUNTED_STATES}; else nothing is counted, and there is no truth to compare with",
     )
 
+    @property
+    def name(self) -> str:
+        return super().name if self.path is None else PurePath(self.path).name
+
     def check(self) -> None:
-        super().check()
-        if self.kind != "gymnasium":
+        together(self, "kind", "recording", "path")
+        if self.path is None:
+            super().check()
+        if self.kind == "pettingzoo":
             raise ValueError(f"kind {self.kind}: allo walks alone; set kind: gymnasium")
 
 
@@ -209,3 +237,15 @@ class AlloUserEnvConfig(AlloConfig):
     brings_env = True
 
     env: UserEnv  # type: ignore[assignment]
+
+    def check(self) -> None:
+        super().check()
+        if not self.knows_truth and self.collect.held_out_fraction == 0:
+            raise ValueError(
+                "collect.held_out_fraction 0: walks without counted states are judged by held-out "
+                "ones; set it to 0.1, or count cells (env.bins)"
+            )
+
+    @property
+    def knows_truth(self) -> bool:
+        return self.env.bins is not None

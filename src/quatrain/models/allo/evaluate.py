@@ -5,30 +5,31 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Num
 
+from quatrain.models.allo import held_out
 from quatrain.models.allo.collect import Dataset
 from quatrain.models.allo.config import AlloConfig
-from quatrain.models.allo.rules import GATED
-from quatrain.models.allo.train import State, dual_eigenvalues, init_state, tables
+from quatrain.models.allo.rules import GATED, HELD_OUT_GATED
+from quatrain.models.allo.train import State, dual_eigenvalues, held_out_pairs, init_state, tables
 from quatrain.models.allo.truth import (
     Spectrum,
     Truth,
     cosine,
     count_pairs,
     is_counted,
+    known_truth,
     normalised,
     random_cosine,
     rayleigh,
     strict_cosine,
-    true_spectrum,
     true_table,
 )
 from quatrain.progress import Evaluation
 from quatrain.statistics import aggregate_seeds
 
 # Scores of each learner that get an interval over learners.
-WITH_INTERVAL = (*(gated.metric for gated in GATED), "cosine_paper")
+WITH_INTERVAL = (*(rule.metric for rule in (*GATED, *HELD_OUT_GATED)), "cosine_paper")
 RANDOM_TABLES = 10
 # Random numbers score more than this, before scaling, only in a very large group.
 MUCH_BY_CHANCE = 0.8
@@ -37,10 +38,13 @@ Rule = Callable[[np.ndarray, Spectrum], Float[np.ndarray, " d"]]
 
 
 class Outcomes(NamedTuple):
-    """Holds what is compared: the truth, and the learned vectors of each learner."""
+    """Holds what is compared: the truth, None where states are not counted, and the learned vectors
+    of each learner at the observations `places` (held-out ones without a truth).
+    """
 
-    spectrum: Spectrum
+    spectrum: Spectrum | None
     learned: Float[np.ndarray, "learner states d"]
+    places: Num[np.ndarray, "states axes"]
 
 
 def evaluate(config: AlloConfig, state: State, dataset: Dataset, seed: int) -> Evaluation:
@@ -59,8 +63,50 @@ def evaluate(config: AlloConfig, state: State, dataset: Dataset, seed: int) -> E
     adds (`corrected_eigenvalues`). `held_out_*` are absent without held-out data. On maps
     of more than COUNTED_STATES the truth is that of endless data, so that `ceiling_paper` and
     `held_out_*` are absent: what data lack lowers the cosines.
+
+    With `bins: null` held-out pairs judge the vectors (`held_out.measure`), beside the same for an
+    untrained network (`untrained_*`) and for pairs whose later states are permuted (`permuted_*`);
+    all of the above is there only where the walks' states can be counted.
     """
-    truth = true_spectrum(config, dataset)
+    truth = known_truth(config, dataset)
+    scores: dict[str, float] = {}
+    if not config.knows_truth:
+        scores, outcomes = _judged_by_pairs(config, state, dataset, seed)
+    if truth is not None:
+        compared, outcomes = _compared(config, state, dataset, truth, seed)
+        scores |= compared
+    return Evaluation({name: float(value) for name, value in scores.items()}, outcomes)
+
+
+def _judged_by_pairs(
+    config: AlloConfig, state: State, dataset: Dataset, seed: int
+) -> tuple[dict[str, float], Outcomes]:
+    pairs = held_out_pairs(config, state, dataset, seed)
+    rng = np.random.default_rng(seed)
+    start, later = held_out.features(config, state.params, pairs)
+    untrained = init_state(config, dataset, seed).params
+    measured = held_out.measure(start, later)
+    references = {
+        "untrained": held_out.measure(*held_out.features(config, untrained, pairs)),
+        "permuted": held_out.measure(np.stack([*map(rng.permutation, start)]), later),
+    }
+    quotients = measured.pop("held_out_eigenvalue")
+    by_learner = [
+        {f"held_out_eigenvalue/{i}": quotient for i, quotient in enumerate(quotients[learner])}
+        | {name: values[learner] for name, values in measured.items()}
+        for learner in range(config.seeds)
+    ]
+    scores = aggregate_seeds(by_learner, [name for name in WITH_INTERVAL if name in by_learner[0]])
+    for reference, values in references.items():
+        for name in values.keys() & {"autocorrelation", "consistency"}:
+            scores[f"{reference}_{name}"] = float(values[name].mean())
+    places = np.asarray(dataset.coords)[pairs.states]
+    return scores, Outcomes(None, start, places)
+
+
+def _compared(
+    config: AlloConfig, state: State, dataset: Dataset, truth: Truth, seed: int
+) -> tuple[dict[str, float], Outcomes]:
     learned = tables(config, state, dataset)
     rng = np.random.default_rng(seed)
     random = [rng.standard_normal(learned.shape[1:]) for _ in range(RANDOM_TABLES)]
@@ -83,8 +129,7 @@ def evaluate(config: AlloConfig, state: State, dataset: Dataset, seed: int) -> E
         | _truth_scores(config, dataset, truth)
         | _held_out_scores(config, dataset, truth, learned)
     )
-    outcomes = Outcomes(truth.spectrum, learned)
-    return Evaluation({name: float(value) for name, value in scores.items()}, outcomes)
+    return scores, Outcomes(truth.spectrum, learned, np.asarray(dataset.coords))
 
 
 def _rules(truth: Truth) -> dict[str, tuple[Rule, Spectrum]]:

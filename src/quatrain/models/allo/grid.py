@@ -128,6 +128,29 @@ def inputs(
     return dynamics.observe(config.env, dataset.grid, constants)
 
 
+def encoder_inputs(
+    config: AlloConfig, constants: Float[np.ndarray, "count 2"]
+) -> Callable[[np.ndarray], Float32[np.ndarray, "*batch inputs"]]:
+    """Returns what takes states, or what Grid-v0 observes: the inputs themselves, unless they have
+    Fourier features, whose frequencies are the learner's own. It raises ValueError for others.
+    """
+    inputs = dynamics.observe(config.env, dynamics.make_grid(config.env.map), constants)
+
+    def read(observations: np.ndarray) -> Float32[np.ndarray, "*batch inputs"]:
+        if observations.dtype.kind in "iu":
+            if ((observations < 0) | (observations >= len(inputs))).any():
+                raise ValueError(f"allo: states are whole numbers from 0 to {len(inputs) - 1}")
+            return inputs[observations]
+        if config.env.fourier or observations.shape[-1:] != (2,):
+            raise ValueError(
+                f"allo: observations have the shape {observations.shape}; give states, whole "
+                "numbers, or without fourier the two coordinates that Grid-v0 observes"
+            )
+        return observations.astype(np.float32)
+
+    return read
+
+
 # Serving.
 
 

@@ -20,6 +20,9 @@ def needs(config: AlloConfig, interface: Any = None) -> Needs:
     weights = config.seeds * dense([inputs, *[network.hidden] * network.layers, network.d])
     rows = states if states and train.encodes_table(states) else train.samples
     data = {"transitions": walks * TRANSITION}
+    if config.brings_env:
+        data["observations"] = COPIES * 2 * walks * inputs * FLOAT
+    collected = dict(data)
     if states <= COUNTED_STATES:
         data["all pairs of states"] = 2 * states**2 * DOUBLE
     learning = {
@@ -28,7 +31,7 @@ def needs(config: AlloConfig, interface: Any = None) -> Needs:
         "samples of a record": train.record_every * train.batch_size * config.seeds * SAMPLE,
     }
     return Needs(
-        collect={"transitions": data["transitions"]},
+        collect=collected,
         train=data | learning,
         evaluate=data | {"weights and their moments": weights * ADAM},
         keys=KEYS,

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from quatrain.models.allo.collect import Dataset
 from quatrain.models.allo.config import AlloConfig
-from quatrain.models.allo.rules import REFERENCE_NAMES
+from quatrain.models.allo.rules import HELD_OUT_LOWER, REFERENCE_NAMES
 from quatrain.models.allo.train import State
 from quatrain.models.allo.truth import Spectrum, normalised, overlaps, strict_cosine, true_table
 from quatrain.plots import (
@@ -47,14 +47,20 @@ CAPTIONS = {
     "vectors": "What has it learned? True eigenvectors above, learned ones below.",
     "eigenvalues": "Which components are right, and since when? The distance of each vector and "
     "eigenvalue from the truth while learning.",
+    "kept": "Does it learn? How much of the learned functions a held-out walk keeps from a state "
+    "to a later one, and whether seeds find the same, beside what has learned nothing.",
+    "functions": "What has it learned? The learned functions at held-out observations.",
     "losses": "Are the updates sound? The loss by term, how far its constraints are violated, and "
     "its gradient.",
 }
 # Most vectors side by side.
 COLUMNS = 6
+# Held-out observations that a function is drawn at.
+FUNCTION_POINTS = 3000
 # Most components whose number stands beside their row.
 NUMBERED = 24
 # Recorded metric -> its name in words, and its colour.
+KEPT = {"autocorrelation": ("kept by walks", RED), "consistency": ("alike in two seeds", ORANGE)}
 COSINES = {"cosine_mean": ("mean", RED), "cosine_min": ("lowest", ORANGE)}
 TERMS = {
     "graph": ("graph: neighbours alike", BLUE),
@@ -78,7 +84,14 @@ def plots(
     scores = evaluation.scores
     truth = evaluation.outcomes.spectrum
     table = np.asarray(evaluation.outcomes.learned[0], np.float64)
-    pictures: dict[str, Picture] = {
+    if truth is None:
+        pictures: dict[str, Picture] = {
+            "kept": draw_kept(config, history, scores),
+            "functions": draw_functions(table, evaluation.outcomes.places, scores),
+            "losses": draw_losses(config, history),
+        }
+        return in_order(pictures, CAPTIONS)
+    pictures = {
         "visits": draw_visits(truth, dataset),
         "cosine": draw_cosine(config, history, scores),
         "vectors": draw_vectors(table, truth, dataset),
@@ -183,7 +196,69 @@ def aligned(table: Float[np.ndarray, "states d"], truth: Spectrum) -> Float[np.n
     return vectors
 
 
+def draw_functions(
+    table: Float[np.ndarray, "places d"],
+    places: Float[np.ndarray, "places axes"],
+    scores: Mapping[str, float],
+) -> Figure:
+    """Draws each learned function over the two observed axes, or the two principal ones of more."""
+    d = table.shape[1]
+    columns = min(d, COLUMNS)
+    rows = -(-d // columns)
+    figure = Figure(figsize=(max(2.2 * columns, 7), 2.2 * rows + 0.8), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+    points, name = _principal(places[:FUNCTION_POINTS])
+    for i, axes in zip(range(d), grid.flat, strict=False):
+        values = table[:FUNCTION_POINTS, i]
+        limit = np.quantile(np.abs(values), 0.98)  # rare observations have the largest
+        axes.scatter(*points, c=values, s=4, cmap="RdBu", vmin=-limit, vmax=limit)
+        axes.set_title(f"{i}: λ = {scores[f'held_out_eigenvalue/{i}']:.4f}", fontsize=8)
+        axes.set(xlabel=f"{name} 0", ylabel=f"{name} 1", facecolor="0.8")
+        axes.label_outer()
+    for axes in grid.flat:
+        axes.set_visible(axes.has_data())
+    caption(
+        figure,
+        "Blue: positive, red: negative, white: 0; signs are arbitrary. λ: eigenvalue, as Rayleigh "
+        "quotient of held-out pairs.",
+    )
+    return figure
+
+
+def _principal(places: Float[np.ndarray, "places axes"]) -> tuple[np.ndarray, str]:
+    """Returns two coordinates of each place and their name: the observation itself, or of more
+    than two numbers the principal components, in units of deviations.
+    """
+    if places.shape[1] <= 2:
+        return np.resize(places.T, (2, len(places))), "observation"
+    centred = places - places.mean(0)
+    deviation = centred.std(0)
+    scaled = centred / np.where(deviation > 0, deviation, 1)
+    directions = np.linalg.eigh(scaled.T @ scaled)[1][:, ::-1]
+    return (scaled @ directions[:, :2]).T, "principal component"
+
+
 # Over training.
+
+
+def draw_kept(config: AlloConfig, history: History, scores: Mapping[str, float]) -> Figure:
+    """Draws what held-out pairs tell while learning, beside what has learned nothing."""
+    named = {name: text for name, text in KEPT.items() if name in scores}
+    levels = [Level(text, scores[name], color) for name, (text, color) in named.items()]
+    for name, text in HELD_OUT_LOWER.items():
+        levels.append(Level(text, scores[name], GREY))
+    if "untrained_consistency" in scores:
+        levels.append(Level("two untrained networks", scores["untrained_consistency"], GREY))
+    lines = _lines(config, history, named)
+    label = "share of what does not change"
+    figure = learning_curve(lines, levels, 4, STEPS, label, ("While learning", "In the end"))
+    caption(
+        figure,
+        f"In {config.env.name}: mean of 1 − λ over the learned functions without the constant, and "
+        "mean cosine of the angles between what two seeds learn.",
+        describe_seeds(config.seeds),
+    )
+    return figure
 
 
 def draw_cosine(config: AlloConfig, history: History, scores: Mapping[str, float]) -> Figure:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from quatrain.baselines import Rule
+from quatrain.models.allo.config import AlloConfig, AlloUserEnvConfig
 
 LOWER = {
     "floor_untrained": "untrained network",
@@ -24,7 +25,30 @@ GATED = (
         "greatest overlap of two components: 0 if all differ, 1 if two are the same vector"
     ),
 )
+# Of walks whose states are not counted (bins: null).
+HELD_OUT_LOWER = {
+    "untrained_autocorrelation": "untrained network",
+    "permuted_autocorrelation": "permuted pairs",
+}
+HELD_OUT_GATED = (
+    Rule("autocorrelation", "higher", 0.02, {"observations": 0.85}, HELD_OUT_LOWER, most=1.0).means(
+        "how much of the learned functions a held-out walk keeps from a state to a later one, mean "
+        "over their span without the constant: 1 is all, 0 what permuted pairs keep"
+    ),
+    Rule("held_out_orthogonality", "lower", 0.1, least=0.0).means(
+        "greatest deviation of the components' products from those of orthonormal ones, on "
+        "held-out states"
+    ),
+)
+CONSISTENCY = Rule("consistency", "higher", 0.05, {"observations": 0.95}, most=1.0).means(
+    "mean cosine of the principal angles between what two seeds learn, without the constant: 1 is "
+    "the same space"
+)
 
 
 def gated(config: Any = None) -> tuple[Rule, ...]:
-    return GATED
+    if config is AlloUserEnvConfig:
+        return (*GATED, *HELD_OUT_GATED)
+    if not isinstance(config, AlloConfig) or config.knows_truth:
+        return GATED
+    return (*HELD_OUT_GATED, CONSISTENCY) if config.seeds > 1 else HELD_OUT_GATED

@@ -1,17 +1,18 @@
 """state -> arrays for inference; places -> the learned eigenvectors there"""
 
+from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Float
+from jaxtyping import Float, Float32
 
 from quatrain.frameworks.jax import from_template, in_blocks, to_arrays
 from quatrain.models.allo import network
-from quatrain.models.allo.collect import Dataset
+from quatrain.models.allo.collect import Dataset, Encode
 from quatrain.models.allo.config import AlloConfig
 from quatrain.models.allo.train import State
 from quatrain.serving import Input, Served
@@ -52,15 +53,40 @@ def load(config: AlloConfig, arrays: dict[str, np.ndarray]) -> Served:
         ValueError: the arrays are of another config; or, when asked, a cell is in a wall.
     """
     world = config.world
-    shape, inputs = world.input_sizes(config, arrays)
+    constants, encode = _encode(config, arrays)
+    answer = world.answering(config, constants, encode)
+    limits = Input(*world.input_limits(config, constants))
+    return Served({world.INPUT: limits}, lambda question: answer(question[world.INPUT]))
+
+
+def encoder(
+    config: AlloConfig, arrays: dict[str, np.ndarray]
+) -> Callable[[Any], Float32[np.ndarray, "*batch d"]]:
+    """Returns a function of observations, of one or of a batch, to their vectors: of a map states,
+    whole numbers as in `info["state"]`, or what quatrain/Grid-v0 observes with the settings of
+    `env` (`fourier`: states alone); of a user's environment what it observes.
+
+    It raises ValueError for observations of another shape.
+    """
+    constants, encode = _encode(config, arrays)
+    to_inputs = config.world.encoder_inputs(config, constants)
+
+    def vectors(observations: Any) -> Float32[np.ndarray, "*batch d"]:
+        inputs = to_inputs(np.asarray(observations))
+        rows = encode(inputs.reshape(-1, inputs.shape[-1]))
+        return rows.reshape(*inputs.shape[:-1], config.network.d)
+
+    return vectors
+
+
+def _encode(config: AlloConfig, arrays: dict[str, np.ndarray]) -> tuple[np.ndarray, Encode]:
+    """Returns the constants of the encoder's inputs, and the encoder."""
+    shape, inputs = config.world.input_sizes(config, arrays)
 
     def init() -> Weights:
         params = network.init(config.network, jax.random.key(0), jnp.zeros((1, inputs)))
         return Weights(params, jnp.zeros(shape))
 
     weights = from_template(jax.eval_shape(init), arrays)
-    constants = np.asarray(weights.input_constants)
     encode = partial(jax.jit(partial(network.apply, config.network)), weights.params)
-    answer = world.answering(config, constants, partial(in_blocks, encode))
-    limits = Input(*world.input_limits(config, constants))
-    return Served({world.INPUT: limits}, lambda question: answer(question[world.INPUT]))
+    return np.asarray(weights.input_constants), partial(in_blocks, encode)

@@ -14,10 +14,11 @@ from jaxtyping import Float, Int, Key
 
 from quatrain.frameworks.jax import WHOLE, from_template, lay_out, over_devices, over_seeds
 from quatrain.frameworks.jax import to_arrays as to_arrays
-from quatrain.models.allo import losses, network
+from quatrain.models.allo import held_out, losses, network
 from quatrain.models.allo.collect import Dataset, check
 from quatrain.models.allo.config import AlloConfig, Train
-from quatrain.models.allo.truth import Truth, rayleigh, strict_cosine, true_spectrum
+from quatrain.models.allo.held_out import Pairs
+from quatrain.models.allo.truth import Truth, known_truth, rayleigh, strict_cosine
 from quatrain.progress import Progress, TrainingDiverged, by_seed
 from quatrain.replay.episodes.trajectories import Batch, Episodes, sample
 
@@ -65,7 +66,7 @@ class Data(NamedTuple):
 
 
 def headline(config: AlloConfig) -> tuple[str, str]:
-    return "cosine_mean", "total_error"
+    return "cosine_mean" if config.knows_truth else "autocorrelation", "total_error"
 
 
 # Before the first step.
@@ -253,8 +254,9 @@ def train(
         TrainingDiverged: a term is not finite; no step since the last yield is yielded.
     """
     check(config, dataset)
-    truth = true_spectrum(config, dataset)
+    truth = known_truth(config, dataset)
     state = init_state(config, dataset, seed) if state is None else state
+    pairs = None if config.knows_truth else held_out_pairs(config, state, dataset, seed)
     data = lay_out(make_data(config, state, dataset), config.seeds, WHOLE)
     run = over_devices(partial(run_chunk, config, config.train.record_every), config.seeds)
     errors: list[float] = []
@@ -266,7 +268,11 @@ def train(
         check_finite(recorded, step, barrier)
         step += config.train.record_every
         errors.append(float(recorded["total_error"].mean()))
-        measured = metrics(config, state, recorded) | comparison(config, state, dataset, truth)
+        measured = metrics(config, state, recorded)
+        if pairs is not None:
+            measured |= judgement(config, state, pairs)
+        if truth is not None:
+            measured |= comparison(config, state, dataset, truth)
         yield Progress(step, state, by_seed(measured))
     warn_if_errors_grew(errors)
 
@@ -304,6 +310,22 @@ def comparison(
     }
 
 
+def held_out_pairs(config: AlloConfig, state: State, dataset: Dataset, seed: int) -> Pairs:
+    """Draws the held-out pairs that judge learners where no truth is certain to be known."""
+    inputs = config.world.inputs(config, dataset, np.asarray(state.input_constants[0]))
+    return held_out.draw(config, dataset, inputs, seed)
+
+
+def judgement(config: AlloConfig, state: State, pairs: Pairs) -> dict[str, np.ndarray]:
+    """Returns what held-out pairs tell: (1, seeds, ...), or (0, seeds, ...) if not due."""
+    if int(state.step[0]) % config.train.evaluate_every == 0:
+        measured = held_out.measure(*held_out.features(config, state.params, pairs))
+        return {name: values[None] for name, values in measured.items()}
+    d = config.network.d
+    nothing = held_out.measure(*2 * [np.ones((config.seeds, d, d))])
+    return {name: values[None][:0] for name, values in nothing.items()}
+
+
 def check_finite(recorded: dict[str, np.ndarray], start: int, barrier: float) -> None:
     """Raises for the first step with a value that is not finite; names the first in REMEDY."""
     broken = np.stack([~np.isfinite(recorded[name]).all(0) for name in REMEDY])
@@ -334,14 +356,8 @@ def tables(
     config: AlloConfig, state: State, dataset: Dataset
 ) -> Float[np.ndarray, "seeds states d"]:
     """Returns the learned features of every state, for each learner."""
-    program = over_devices(partial(_tables, config), config.seeds)
-    return np.asarray(program(state.params, inputs_for(config, state, dataset)))
-
-
-@partial(jax.jit, static_argnums=0)
-def _tables(config: AlloConfig, params: network.Params, inputs: Array) -> Array:
-    apply = partial(network.apply, config.network)
-    return over_seeds(apply, config.train.seed_parallelism)(params, inputs)
+    inputs = inputs_for(config, state, dataset)
+    return np.asarray(network.of_learners(config, state.params, inputs))
 
 
 def dual_eigenvalues(config: AlloConfig, state: State) -> Float[np.ndarray, "seeds d"]:

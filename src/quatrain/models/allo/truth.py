@@ -320,6 +320,13 @@ def true_spectrum(config: AlloConfig, dataset: Dataset) -> Truth:
     return _last[key][1]
 
 
+def known_truth(config: AlloConfig, dataset: Dataset) -> Truth | None:
+    """Returns `true_spectrum`, or None where the states of the walks cannot be counted."""
+    if dataset.next_state is None and not config.world.is_counted(config, dataset):
+        return None
+    return true_spectrum(config, dataset)
+
+
 def _compute(config: AlloConfig, dataset: Dataset) -> Truth:
     walk = _symmetric_walk(dataset)
     if is_counted(dataset):

@@ -1,14 +1,19 @@
-"""A user's environment: random walks, stepped in Python; states are what they observe"""
+"""A user's environment: random walks, stepped in Python, or those of a file; states are what they
+observe
+"""
 
 from collections.abc import Callable
 from contextlib import closing
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
+from gymnasium.spaces import Box, Discrete
 from jaxtyping import Bool, Float32, Integer, Shaped
 
 from quatrain.envs.host.envs import HostEnvs, check_interface
-from quatrain.envs.host.spaces import Interface, SavedInterface, draw_actions
+from quatrain.envs.host.spaces import Interface, SavedInterface, describe, draw_actions
+from quatrain.envs.host.user_code import AGENT
 from quatrain.errors import DataError
 from quatrain.models.allo.collect import Encode
 from quatrain.models.allo.config import COUNTED_STATES, AlloUserEnvConfig, UserEnv
@@ -19,6 +24,7 @@ from quatrain.replay.episodes.trajectories import (
     from_walks,
     smallest_type,
 )
+from quatrain.storage.recordings import read_recording
 
 INPUT = "observations"
 CONNECT = (
@@ -67,14 +73,12 @@ class Observed(NamedTuple):
 
 
 def collect(config: AlloUserEnvConfig, seed: int) -> Dataset:
-    """Walks `num_envs` environments for `steps_per_env` random steps, and held-out ones beside.
+    """Walks `num_envs` environments for `steps_per_env` random steps, and held-out ones beside; or
+    reads a recording, whose held-out episodes do not depend on the seed.
 
     The states are those that any of the walks visits.
     """
-    train, interface = _walk(config, config.collect.num_envs, seed, TRAIN)
-    held_out = Observed(*(column[:0] for column in train))
-    if config.collect.held_out_envs:
-        held_out, _ = _walk(config, config.collect.held_out_envs, seed, HELD_OUT)
+    train, held_out, interface = _record(config) if config.env.path else _walks(config, seed)
     observed = (train.obs, train.next_obs, held_out.obs, held_out.next_obs)
     parts = [part.reshape(-1, part.shape[-1]) for part in observed]
     rows = np.concatenate(parts)
@@ -84,17 +88,65 @@ def collect(config: AlloUserEnvConfig, seed: int) -> Dataset:
     states = numbers.astype(smallest_type(len(keys) - 1))
     ends = np.cumsum([len(part) for part in parts])
     obs, next_obs, held_obs, held_next_obs = np.split(states, ends[:-1])
-    sums = np.stack([np.bincount(numbers, column) for column in rows.T], 1)
     return Dataset(
         train=_episodes(train, obs, next_obs),
         held_out=_episodes(held_out, held_obs, held_next_obs),
         table=StateTable(
-            observations=(sums / np.bincount(numbers)[:, None]).astype(np.float32),
+            observations=_means(rows, numbers) if config.env.bins else keys.astype(np.float32),
             mean=train.obs.mean((0, 1)),
             # Rounding gives a number that never changes a deviation, too.
             std=np.where(np.ptp(train.obs, (0, 1)) > 0, train.obs.std((0, 1)), np.float32(0)),
         ),
         interface=interface.saved,
+    )
+
+
+def _walks(config: AlloUserEnvConfig, seed: int) -> tuple[Observed, Observed, Interface]:
+    train, interface = _walk(config, config.collect.num_envs, seed, TRAIN)
+    held_out = Observed(*(column[:0] for column in train))
+    if config.collect.held_out_envs:
+        held_out, _ = _walk(config, config.collect.held_out_envs, seed, HELD_OUT)
+    return train, held_out, interface
+
+
+def _record(config: AlloUserEnvConfig) -> tuple[Observed, Observed, Interface]:
+    """Returns the steps of a recording: every n-th episode is held out, or the end of the only
+    one.
+    """
+    observations, is_last = read_recording(str(config.env.path), config.env.columns)
+    lengths = np.diff(np.flatnonzero(is_last), prepend=-1)
+    fraction = config.collect.held_out_fraction
+    if len(lengths) == 1 and fraction:
+        border = round((1 - fraction) * lengths[0])
+        lengths = np.array([border, lengths[0] - border])
+        is_last[border - 1] = True
+    count = max(1, round(fraction * len(lengths))) if fraction else 0
+    episodes = np.linspace(0, len(lengths), count + 2)[1:-1].astype(int)
+    is_held_out = np.repeat(np.isin(np.arange(len(lengths)), episodes), lengths)
+    train, held_out = (
+        _steps(observations, is_last, np.flatnonzero(~is_last & part))
+        for part in (~is_held_out, is_held_out)
+    )
+    if not train.truncated.size or (fraction and not held_out.truncated.size):
+        raise DataError(
+            f"{config.env.name} has too few steps to learn from some and hold out others; record "
+            "more, or longer episodes"
+        )
+    space = Box(-np.inf, np.inf, observations.shape[1:])
+    return train, held_out, describe({AGENT: (space, Discrete(1))}, int(lengths.max()))
+
+
+def _steps(
+    observations: Float32[np.ndarray, "row obs"],
+    is_last: Bool[np.ndarray, " row"],
+    rows: Integer[np.ndarray, " step"],
+) -> Observed:
+    """Returns the steps that begin at these rows, as one walk."""
+    return Observed(
+        obs=observations[None, rows],
+        next_obs=observations[None, rows + 1],
+        terminated=np.zeros((1, len(rows)), bool),
+        truncated=is_last[None, rows + 1],
     )
 
 
@@ -133,23 +185,40 @@ def _state_keys(
     return np.clip(np.floor(place), 0, env.bins - 1).astype(np.int32)
 
 
+def _means(
+    rows: Float32[np.ndarray, "row obs"], states: Integer[np.ndarray, " row"]
+) -> Float32[np.ndarray, "states obs"]:
+    """Returns the mean observation of each state."""
+    sums = np.stack([np.bincount(states, column) for column in rows.T], 1)
+    return (sums / np.bincount(states)[:, None]).astype(np.float32)
+
+
 def _check_count(config: AlloUserEnvConfig, states: int) -> None:
-    """Checks that the truth of so many states can be computed, and has d eigenvectors.
+    """Checks that there are d states, and of cells not more than can be counted.
 
     Raises:
         DataError: names the number and the key to change.
     """
-    if states > COUNTED_STATES:
-        remedy = "set" if config.env.bins is None else "lower"
+    if config.env.bins is not None and states > COUNTED_STATES:
         raise DataError(
-            f"the walks in {config.env.name} visit {states:,} states, and the true eigenvectors "
-            f"are computed for at most {COUNTED_STATES:,}; {remedy} allo.env.bins, or collect less"
+            f"the walks in {config.env.name} visit {states:,} cells, and at most "
+            f"{COUNTED_STATES:,} are counted; lower allo.env.bins, or set it to null: nothing is "
+            "counted then"
         )
     if states < config.network.d:
         raise DataError(
             f"the walks in {config.env.name} visit {states} states, fewer than the "
             f"{config.network.d} eigenvectors of allo.network.d; lower d or raise allo.env.bins"
         )
+
+
+def is_counted(config: AlloUserEnvConfig, dataset: Dataset) -> bool:
+    """Returns whether states are counted: cells always are, observations where there are few and
+    they repeat. Observations that differ at each step would make walks that nothing connects.
+    """
+    states = len(dataset.coords)
+    visits = len(dataset.train.state) + len(dataset.held_out.state)
+    return config.env.bins is not None or (states <= COUNTED_STATES and 2 * states <= visits)
 
 
 def _episodes(
@@ -163,8 +232,11 @@ def _episodes(
 
 
 def check(config: AlloUserEnvConfig, dataset: Dataset) -> None:
-    """Makes the environment, and raises unless the dataset can be of it."""
-    check_interface(config.env, dataset.interface)
+    """Makes the environment, and raises unless the dataset can be of it; a recording says nothing
+    of one.
+    """
+    if config.env.path is None:
+        check_interface(config.env, dataset.interface)
 
 
 def input_constants(
@@ -181,11 +253,33 @@ def inputs(
 
 
 def standardise(
-    observations: Float32[np.ndarray, "batch obs"], constants: Float32[np.ndarray, "2 obs"]
-) -> Float32[np.ndarray, "batch obs"]:
+    observations: Float32[np.ndarray, "*batch obs"], constants: Float32[np.ndarray, "2 obs"]
+) -> Float32[np.ndarray, "*batch obs"]:
     """Returns observations in units of deviations; an axis that never changes stays 0."""
     mean, std = constants
     return (observations - mean) / np.where(std > 0, std, 1)
+
+
+def encoder_inputs(
+    config: AlloUserEnvConfig, constants: Float32[np.ndarray, "2 obs"]
+) -> Callable[[np.ndarray], Float32[np.ndarray, "*batch obs"]]:
+    """Returns what flattens and scales one observation, or a batch of them; it raises ValueError
+    for another shape.
+    """
+    size = constants.shape[1]
+
+    def read(observations: np.ndarray) -> Float32[np.ndarray, "*batch obs"]:
+        is_batch = observations.ndim > 0 and prod(observations.shape[1:]) == size
+        if observations.size != size and not is_batch:
+            raise ValueError(
+                f"allo: observations have the shape {observations.shape}; give {size} numbers, or "
+                "a batch of so many each (gymnasium.spaces.flatten makes them of other spaces)"
+            )
+        is_one = not is_batch or observations.shape == (size,)
+        rows = observations.reshape(-1, size).astype(np.float32)
+        return standardise(rows[0] if is_one else rows, constants)
+
+    return read
 
 
 # Serving.

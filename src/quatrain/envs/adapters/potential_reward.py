@@ -1,0 +1,66 @@
+"""an environment, a learned representation -> the environment with a reward along it"""
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from quatrain.envs.host.spaces import reader
+
+Encoder = Callable[[np.ndarray], np.ndarray]
+
+
+class PotentialReward(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Replaces the reward by the growth of a potential F of observations, F(s') − F(s).
+
+    F is a component of the representation φ, whose maximum an eigenoption seeks, or for a goal g
+    the distance −‖φ(s) − φ(g)‖. `info["env_reward"]` is the reward of the environment.
+
+    Source: 'A Laplacian Framework for Option Discovery in Reinforcement Learning' (2017).
+    """
+
+    def __init__(
+        self,
+        env: gymnasium.Env[Any, Any],
+        encoder: Encoder,
+        component: int | None = None,
+        sign: float = 1.0,
+        goal: Any = None,
+    ) -> None:
+        """Takes an encoder such as `result.encoder`, and a component or a goal.
+
+        Args:
+            component: number of the component, from 0, the constant.
+            sign: factor of the reward; −1 seeks the component's minimum.
+            goal: the observation to approach.
+
+        Raises:
+            ValueError: neither component nor goal is given, or both are.
+        """
+        super().__init__(env)
+        if (component is None) == (goal is None):
+            raise ValueError("PotentialReward needs a component or a goal; give one of them")
+        self._read = reader("the observation", env.observation_space)
+        self._encoder = encoder
+        self._component = component
+        self._sign = sign
+        self._goal = None if goal is None else encoder(self._read(goal))
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        observation, info = self.env.reset(seed=seed, options=options)
+        self._before = self.potential(observation)
+        return observation, info
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        before, self._before = self._before, self.potential(observation)
+        grown = self._sign * (self._before - before)
+        return observation, grown, terminated, truncated, {**info, "env_reward": reward}
+
+    def potential(self, observation: Any) -> float:
+        """Returns F of an observation."""
+        vector = self._encoder(self._read(observation))
+        if self._goal is not None:
+            return -float(np.linalg.norm(vector - self._goal))
+        return float(vector[self._component])
