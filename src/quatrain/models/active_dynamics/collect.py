@@ -24,7 +24,11 @@ from quatrain.envs.vector_field.world import (
 )
 from quatrain.errors import DatasetMismatch
 from quatrain.frameworks.torch import generator_from_seed
-from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
+from quatrain.models.active_dynamics.config import (
+    ActiveDynamicsConfig,
+    ActiveDynamicsUserEnvConfig,
+)
+from quatrain.models.active_dynamics.user_env import data
 
 HELD_OUT_STEPS = 100
 # Transitions of a rollout of the true field without noise.
@@ -39,7 +43,7 @@ RESIDUAL = 0.5
 class System(Protocol):
     """Describes environments that step together; time step and bounds are those of `config.env`.
 
-    `FieldSystem` moves along a vector field, `identify.UserSystem` is a user's environment.
+    `FieldSystem` moves along a vector field.
     observation: what is observed now, y. x: true states now; no columns where they are unknown.
     """
 
@@ -156,18 +160,21 @@ class Dataset(NamedTuple):
     held_out: HeldOut
 
 
-def dataset_type(config: ActiveDynamicsConfig) -> type[Dataset]:
-    return Dataset
+def dataset_type(config: ActiveDynamicsConfig) -> type[Dataset] | type[data.Dataset]:
+    return data.Dataset if config.brings_env else Dataset
 
 
-def collect(config: ActiveDynamicsConfig, seed: int) -> Dataset:
+def collect(config: ActiveDynamicsConfig, seed: int) -> Dataset | data.Dataset:
     """Draws field and channels, and collects the common start and the held-out rollouts.
 
-    Each part has random numbers of its own.
+    Each part has random numbers of its own. A user's system is played, or its recording read.
 
     Raises:
         FieldError: the field does not exist, or its steps are too long.
+        DataError: an environment or a recording cannot be used.
     """
+    if isinstance(config, ActiveDynamicsUserEnvConfig):
+        return data.collect(config, seed)
     seeds = np.random.SeedSequence(seed).spawn(5)
     for_field, for_channels, for_start, for_rollouts, for_clean = map(generator_from_seed, seeds)
     env = config.env
@@ -265,12 +272,18 @@ def emission_of(config: ActiveDynamicsConfig, dataset: Dataset) -> Emission:
     return Emission(observation.kind, observation.noise, *map(torch.tensor, dataset.emission))
 
 
-def check(config: ActiveDynamicsConfig, dataset: Dataset) -> None:
+def check(config: ActiveDynamicsConfig, dataset: Dataset | data.Dataset) -> None:
     """Checks that the dataset was collected under this config, as far as it shows.
 
     Raises:
         DatasetMismatch: it belongs to another config; or something in it is not finite.
+        DataError: a user's environment cannot be made.
     """
+    if isinstance(config, ActiveDynamicsUserEnvConfig):
+        assert isinstance(dataset, data.Dataset)
+        data.check(config, dataset)
+        return
+    assert isinstance(dataset, Dataset)
     for name, shape in _shapes(config).items():
         actual = attrgetter(name)(dataset).shape
         if actual != shape:
