@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from operator import attrgetter
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -24,10 +24,7 @@ from quatrain.envs.vector_field.world import (
 )
 from quatrain.errors import DatasetMismatch
 from quatrain.frameworks.torch import generator_from_seed
-from quatrain.models.active_dynamics.config import (
-    ActiveDynamicsConfig,
-    ActiveDynamicsUserEnvConfig,
-)
+from quatrain.models.active_dynamics.config import ActiveDynamicsConfig, ActiveDynamicsUserEnvConfig
 from quatrain.models.active_dynamics.user_env import data
 
 HELD_OUT_STEPS = 100
@@ -37,24 +34,6 @@ CLEAN_STEPS = 20
 PRBS_HOLD = (3, 19)
 # Largest relative difference between the noise of a dataset and that of the config.
 RESIDUAL = 0.5
-
-
-@runtime_checkable
-class System(Protocol):
-    """Describes environments that step together; time step and bounds are those of `config.env`.
-
-    `FieldSystem` moves along a vector field.
-    observation: what is observed now, y. x: true states now; no columns where they are unknown.
-    """
-
-    @property
-    def observation(self) -> Float[Tensor, "env obs"]: ...
-
-    @property
-    def x(self) -> Float[Tensor, "env d"]: ...
-
-    def step(self, action: Float[Tensor, "env action"]) -> Transition:
-        """Makes one transition; where an episode ended, the next one has begun."""
 
 
 class Rollouts(NamedTuple):
@@ -90,14 +69,8 @@ class Rollouts(NamedTuple):
             final_x=at(self.next_states, time),
         )
 
-    def part(self, first: int, last: int) -> "Rollouts":
-        """Returns the transitions first <= i < last."""
-        return Rollouts(
-            *(column[:, first : last + (column.shape[1] > self.transitions)] for column in self)
-        )
 
-
-def record(system: System, act: Callable[[int], Tensor], count: int) -> Rollouts:
+def record(system: FieldSystem, act: Callable[[int], Tensor], count: int) -> Rollouts:
     """Records transitions from the current observation on; `act` is given the number of each."""
     observations, states, steps = [system.observation], [system.x], []
     for time in range(count):

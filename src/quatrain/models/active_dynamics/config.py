@@ -374,7 +374,7 @@ class UserEnv(HostEnv):
     path: str | None = Field(
         min_length=1,
         max_length=1000,
-        description="of a recording: a CSV file with a header, or an .npz file; `*` matches several",
+        description="of a recording: CSV with a header, or .npz; `*` matches several files",
     )
     actions: Columns = Field(description="columns of actions")
     states: Columns | None = Field(description="columns of measured states; null: all others")

@@ -15,10 +15,7 @@ from torch import Tensor
 from quatrain.envs.vector_field.world import World
 from quatrain.frameworks.torch import single_threaded
 from quatrain.models.active_dynamics.collect import Dataset, HeldOut
-from quatrain.models.active_dynamics.config import (
-    ActiveDynamicsConfig,
-    ActiveDynamicsUserEnvConfig,
-)
+from quatrain.models.active_dynamics.config import ActiveDynamicsConfig, ActiveDynamicsUserEnvConfig
 from quatrain.models.active_dynamics.family import FieldLearner
 from quatrain.models.active_dynamics.references import oracle, reference_errors
 from quatrain.models.active_dynamics.rules import GATED

@@ -3,10 +3,7 @@
 from typing import Any
 
 from quatrain.memory import ADAM, DOUBLE, FLOAT, TORCH_COPIES, Needs, dense
-from quatrain.models.active_dynamics.config import (
-    ActiveDynamicsConfig,
-    ActiveDynamicsUserEnvConfig,
-)
+from quatrain.models.active_dynamics.config import ActiveDynamicsConfig, ActiveDynamicsUserEnvConfig
 
 KEYS = (
     "seeds",

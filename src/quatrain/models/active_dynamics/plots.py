@@ -2,10 +2,7 @@
 
 from typing import Any
 
-from quatrain.models.active_dynamics.config import (
-    ActiveDynamicsConfig,
-    ActiveDynamicsUserEnvConfig,
-)
+from quatrain.models.active_dynamics.config import ActiveDynamicsConfig, ActiveDynamicsUserEnvConfig
 from quatrain.models.active_dynamics.figures import curves, plane
 from quatrain.models.active_dynamics.figures.study import PLANE, make_study
 from quatrain.models.active_dynamics.user_env import figures
@@ -29,11 +26,7 @@ CAPTIONS = {
 
 @house_style
 def plots(
-    config: ActiveDynamicsConfig,
-    state: Any,
-    dataset: Any,
-    history: History,
-    evaluation: Evaluation,
+    config: ActiveDynamicsConfig, state: Any, dataset: Any, history: History, evaluation: Evaluation
 ) -> dict[str, Picture]:
     """Draws the figures: medians over replicates, or the replicate of median error.
 

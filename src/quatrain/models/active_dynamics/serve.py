@@ -63,8 +63,8 @@ def load(config: ActiveDynamicsConfig, arrays: dict[str, np.ndarray]) -> Served:
     `env.region_radius` of 0; its uncertainty grows with the distance from there.
     Outputs (n, d): `velocity`, the change of each coordinate per unit of time; `deviation`, its
     standard deviation by the posterior of the weights (by the members of an ensemble).
-    A user's system has the inputs `states` (n, obs) and `actions` (n, action), in its own units, and
-    the velocity is that under these actions.
+    A user's system has the inputs `states` (n, obs) and `actions` (n, action), in its own units,
+    and the velocity is that under these actions.
 
     Raises:
         ValueError: the arrays are of another config.

@@ -16,15 +16,8 @@ from quatrain.frameworks.torch import from_template, single_threaded
 from quatrain.frameworks.torch import to_arrays as to_arrays
 from quatrain.models.active_dynamics import planner
 from quatrain.models.active_dynamics.collect import check
-from quatrain.models.active_dynamics.config import (
-    ActiveDynamicsConfig,
-    ActiveDynamicsUserEnvConfig,
-)
-from quatrain.models.active_dynamics.state import (
-    TrainingState,
-    learners_of,
-    planned_share,
-)
+from quatrain.models.active_dynamics.config import ActiveDynamicsConfig, ActiveDynamicsUserEnvConfig
+from quatrain.models.active_dynamics.state import TrainingState, learners_of, planned_share
 from quatrain.models.active_dynamics.state import init_state as init_own
 from quatrain.models.active_dynamics.user_env import learn
 from quatrain.progress import Progress, TrainingDiverged, by_seed
@@ -44,8 +37,9 @@ def headline(config: ActiveDynamicsConfig) -> tuple[str, str]:
 
 def init_state(config: ActiveDynamicsConfig, dataset: Any, seed: int) -> Any:
     """Returns the state before the first transition of the warm-up, of a user's system after it."""
-    begin = learn.init_state if config.brings_env else init_own
-    return begin(config, dataset, seed)
+    if isinstance(config, ActiveDynamicsUserEnvConfig):
+        return learn.init_state(config, dataset, seed)
+    return init_own(config, dataset, seed)
 
 
 def train(
@@ -275,9 +269,7 @@ def _where(training: TrainingState, step: int, name: str, learner: int | None) -
     return f"{stopped} of learner {training.config.train.arms[arm]}/{replicate}"
 
 
-def from_arrays(
-    config: ActiveDynamicsConfig, dataset: Any, arrays: dict[str, np.ndarray]
-) -> Any:
+def from_arrays(config: ActiveDynamicsConfig, dataset: Any, arrays: dict[str, np.ndarray]) -> Any:
     """Returns the state that these arrays hold; the inverse of `to_arrays`.
 
     Raises:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import closing
-from glob import glob
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +27,8 @@ HOLD = (1, 19)
 NUM_ENVS = 2
 # Largest difference of two steps of time, relative to their median.
 UNEVEN = 0.1
+# Share of rows in which no state changes evenly.
+MOSTLY = 0.95
 
 
 class Runs(NamedTuple):
@@ -132,7 +134,7 @@ def checked(env: UserEnv, interface: Interface) -> Interface:
 def to_actions(interface: Interface, scaled: np.ndarray) -> Float32[np.ndarray, "... action"]:
     """Returns actions of -1..1 in the units of the environment."""
     low, high = np.array(interface.action_low), np.array(interface.action_high)
-    return np.float32(low + (np.clip(scaled, -1, 1) + 1) / 2 * (high - low))
+    return (low + (np.clip(scaled, -1, 1) + 1) / 2 * (high - low)).astype(np.float32)
 
 
 def play(config: ActiveDynamicsUserEnvConfig, count: int, seed: int) -> tuple[Runs, Interface]:
@@ -152,8 +154,8 @@ def play(config: ActiveDynamicsUserEnvConfig, count: int, seed: int) -> tuple[Ru
 
     ends = np.stack([turn.terminated | turn.truncated for turn in turns], 1)
     ends[:, -1] = True
-    columns = (column(name) for name in ("obs", "actions", "next_obs"))
-    return Runs(*columns, ends.ravel()), interface
+    runs = Runs(column("obs"), column("actions"), column("next_obs"), ends.ravel())
+    return runs, interface
 
 
 # Recordings.
@@ -161,7 +163,8 @@ def play(config: ActiveDynamicsUserEnvConfig, count: int, seed: int) -> tuple[Ru
 
 def _recorded(config: ActiveDynamicsUserEnvConfig) -> Dataset:
     env = config.env
-    files = sorted(glob(str(env.path)))
+    pattern = Path(str(env.path))
+    files = sorted(map(str, pattern.parent.glob(pattern.name)))
     if not files:
         raise DataError(f"{env.path}: no such file; a relative path starts in {Path.cwd()}")
     runs, steps = [], []
@@ -197,7 +200,9 @@ def _recorded(config: ActiveDynamicsUserEnvConfig) -> Dataset:
         max_episode_steps=count,
     )
     dt = float(np.median(steps))
-    return Dataset(joined.part(0, border), joined.part(border, count), interface.saved, np.array(dt))
+    return Dataset(
+        joined.part(0, border), joined.part(border, count), interface.saved, np.array(dt)
+    )
 
 
 def _read_csv(env: UserEnv, file: str) -> Iterator[tuple[Runs, float]]:
@@ -209,15 +214,17 @@ def _read_csv(env: UserEnv, file: str) -> Iterator[tuple[Runs, float]]:
             raise DataError(f"{file} has no column {name!r}; it has {', '.join(table)}")
     others = {*env.actions, env.time, env.run}
     states = env.states or tuple(name for name in table if name not in others)
-    missing = [name for name in env.angles if name not in states]
-    if missing or not states:
-        raise DataError(f"{file}: angle {missing or states} is no state; states: {states}")
-    _check_wraps(env, file, table, states)
+    for name in env.angles:
+        if name not in states:
+            raise DataError(f"{file}: angle {name!r} is no state; these are {', '.join(states)}")
+    if not states:
+        raise DataError(f"{file} has no column of states; it has {', '.join(table)}")
+    _check_states(env, file, table, states)
     obs = np.column_stack([part for name in states for part in _state(env, name, table[name])])
     actions = np.column_stack([table[name] for name in env.actions])
     number = table[env.run] if env.run else np.zeros(len(obs))
     borders = [0, *np.flatnonzero(np.diff(number)) + 1, len(obs)]
-    for first, last in zip(borders[:-1], borders[1:], strict=True):
+    for first, last in pairwise(borders):
         dt = env.dt
         if dt is None:
             dt = _even_step(env, file, table, first, last)
@@ -255,15 +262,23 @@ def _table(file: str) -> dict[str, np.ndarray]:
     return dict(zip(names, np.array(values).T, strict=True))
 
 
-def _check_wraps(
+def _check_states(
     env: UserEnv, file: str, table: dict[str, np.ndarray], states: tuple[str, ...]
 ) -> None:
-    for name in {*states} - {*env.angles}:
-        jumps = np.abs(np.abs(np.diff(table[name])) - 2 * np.pi) < 0.5
+    """Refuses what is no state, or an angle that is not listed as one."""
+    for name in [state for state in states if state not in env.angles]:
+        steps = np.diff(table[name])
+        step = float(np.median(steps))
+        if np.isclose(steps, step, rtol=UNEVEN, atol=0).mean() > MOSTLY:
+            raise DataError(
+                f"{file}: {name} changes by {step:g} in almost each row, as time or the number of a"
+                " run does; name it in active_dynamics.env.time or run, or list the states"
+            )
+        jumps = np.abs(np.abs(steps) - 2 * np.pi) < 0.5
         if jumps.any() and np.ptp(table[name]) < 2 * np.pi + 0.5:
             raise DataError(
                 f"{file}: {name} jumps by about 2 pi at row {int(jumps.argmax()) + 3}: an angle; "
-                f"list it in active_dynamics.env.angles"
+                "list it in active_dynamics.env.angles"
             )
 
 
@@ -337,4 +352,5 @@ def _floats(file: str, name: str, values: np.ndarray) -> Float64[np.ndarray, "ru
 def _run(obs: Any, actions: Any) -> Runs:
     ends = np.zeros(len(actions), bool)
     ends[-1:] = True
-    return Runs(*map(np.float32, (obs[:-1], actions, obs[1:])), ends)
+    y, acted = obs.astype(np.float32), actions.astype(np.float32)
+    return Runs(y[:-1], acted, y[1:], ends)

@@ -63,9 +63,7 @@ def _prediction(config: ActiveDynamicsUserEnvConfig, dt: float, outcome: Outcome
     panels[-1].set_xlabel("time")
     panels[0].legend(loc="upper left", bbox_to_anchor=(1, 1))
     caption(
-        figure,
-        "States in standard deviations of the first transitions.",
-        explain_arms(config.arms),
+        figure, "States in standard deviations of the first transitions.", explain_arms(config.arms)
     )
     return figure
 
@@ -80,15 +78,9 @@ def _learning_curve(
     levels = [
         Level(words, scores[f"innovation_nll_{name}"], GREY) for name, words in REFERENCES.items()
     ]
-    levels += [
-        Level(arm, scores[f"innovation_nll.{arm}"], _color(arm)) for arm in config.arms
-    ]
+    levels += [Level(arm, scores[f"innovation_nll.{arm}"], _color(arm)) for arm in config.arms]
     figure = draw_learning_curve(
-        lines,
-        levels,
-        1,
-        "transitions, warm-up included",
-        "surprise, nats per state",
+        lines, levels, 1, "transitions, warm-up included", "surprise, nats per state"
     )
     caption(figure, explain_arms(config.arms))
     return figure

@@ -67,7 +67,9 @@ class Training:
             self.envs = HostEnvs(config.env, config.learners, seed)
             with ExitStack() as closing_if_refused:
                 closing_if_refused.callback(self.envs.close)
-                self.envs.restore(EnvStates(*(part.numpy(force=True) for part in state.environment)))
+                self.envs.restore(
+                    EnvStates(*(part.numpy(force=True) for part in state.environment))
+                )
                 closing_if_refused.pop_all()
 
     def close(self) -> None:
@@ -117,9 +119,7 @@ def init_state(config: ActiveDynamicsUserEnvConfig, dataset: Dataset, seed: int)
     if not config.env.is_recorded:
         environment = tuple(map(torch.tensor, empty_states(interface, count)))
         shape = (count, config.train.transitions - config.collect.warmup)
-        zeros = [
-            torch.zeros(*shape, column.shape[1], dtype=torch.float64) for column in start
-        ]
+        zeros = [torch.zeros(*shape, column.shape[1], dtype=torch.float64) for column in start]
         replay = Transitions(*zeros)
     return State(
         params=tuple(learners) * len(config.arms),
@@ -217,9 +217,7 @@ def advance(training: Training) -> Float32[Tensor, " learner"] | Tensor:
         if int(training.state.transitions) in training.checkpoints:
             seen = transitions_of(training, place)
             unplanned = None if training.envs is None else config.collect.warmup
-            learner = regression.refit(
-                learner, seen, training.dt, place % config.seeds, unplanned
-            )
+            learner = regression.refit(learner, seen, training.dt, place % config.seeds, unplanned)
         learners.append(learner)
     training.state = training.state._replace(params=tuple(learners))
     return torch.stack(surprises)
@@ -281,9 +279,7 @@ def _played(training: Training) -> list[Transitions]:
     return [Transitions(*columns) for columns in zip(*blocks, strict=True)]
 
 
-def _written(
-    config: ActiveDynamicsUserEnvConfig, state: State, blocks: Transitions
-) -> Transitions:
+def _written(config: ActiveDynamicsUserEnvConfig, state: State, blocks: Transitions) -> Transitions:
     """Returns the replay with one block more; the given state keeps its own."""
     assert state.replay is not None
     first = int(state.transitions) - config.collect.warmup

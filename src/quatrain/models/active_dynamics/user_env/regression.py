@@ -5,8 +5,8 @@ States are scaled, z = E (y - c), and so are velocities, v = dz/dt / speed. The 
     ψ(z, a) = [φ(z), a₁ φ(z), ...]    φ_c(z) = √(2/C) cos(ω_c z + b_c)
 
 random Fourier features of a Gaussian kernel ('Random Features for Large-Scale Kernel Machines',
-2007), with even draws of ω. Where the effect B of actions is known it is subtracted, and ψ = φ. With
-the noise s_i² of each velocity and weights W_i ~ N(0, τ s_i² I) the belief after rows Ψ is
+2007), with even draws of ω. Where the effect B of actions is known it is subtracted, and ψ = φ.
+With the noise s_i² of each velocity and weights W_i ~ N(0, τ s_i² I) the belief after rows Ψ is
 
     A = ΨᵀΨ + I/τ    W = A⁻¹ Ψᵀ v    cov W_i = s_i² A⁻¹    v_i ~ N(ψ W_i, s_i² (1 + ψ A⁻¹ ψᵀ))
 

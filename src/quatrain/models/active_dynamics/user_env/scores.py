@@ -50,14 +50,13 @@ class Outcome(NamedTuple):
 
 
 @torch.no_grad()
-def evaluate(
-    config: ActiveDynamicsUserEnvConfig, state: State, dataset: Dataset
-) -> Evaluation:
+def evaluate(config: ActiveDynamicsUserEnvConfig, state: State, dataset: Dataset) -> Evaluation:
     """Computes medians over the seeds of each arm, and scores of references.
 
     innovation_nll.ARM: nats per dimension of held-out velocities, scaled to 1. nis.ARM: mean square
-    of innovations in units of what is expected; its interval, from `nis_low.ARM` to `nis_high.ARM`,
-    with the errors of these transitions and of the noise, holds 1 if the learner is calibrated. coverage_90.ARM: share within their 90 % intervals.
+    of innovations in units of what is expected; its 95 % interval, from `nis_low.ARM` to
+    `nis_high.ARM`, by few transitions and an uncertain noise, holds 1 if the learner is calibrated.
+    coverage_90.ARM: share within their 90 % intervals.
     prediction_r2_1.ARM, prediction_r2.ARM: share of the displacement over one transition, and over
     `evaluate.horizon`, that is predicted. field_nrmse.ARM: relative error of a true field.
     """
