@@ -51,7 +51,7 @@ def log(count: int = 900) -> np.ndarray:
         wrapped = (angle + np.pi) % (2 * np.pi) - np.pi
         rows.append([DT * time, torque, wrapped, turn + 0.01 * draws.normal()])
         for _ in range(5):
-            turn += DT / 5 * (-9.8 * np.sin(angle) - 0.3 * turn + 2 * torque)
+            turn += DT / 5 * (-9.8 * np.sin(angle) - turn + 2 * torque)
             angle += DT / 5 * turn
     return np.array(rows)
 
