@@ -77,9 +77,9 @@ class Training:
             self.envs.close()
 
     @property
-    def seen(self) -> int:
+    def recorded_count(self) -> int:
         """Returns the recorded transitions that were learned from."""
-        return recorded(self.config, self.dataset, int(self.state.transitions))
+        return recorded_until(self.config, self.dataset, int(self.state.transitions))
 
 
 def to_tensors(runs: Runs) -> Transitions:
@@ -88,7 +88,7 @@ def to_tensors(runs: Runs) -> Transitions:
     return Transitions(y.double(), actions.double(), next_y.double())
 
 
-def recorded(config: ActiveDynamicsUserEnvConfig, dataset: Dataset, transitions: int) -> int:
+def recorded_until(config: ActiveDynamicsUserEnvConfig, dataset: Dataset, transitions: int) -> int:
     """Returns how many of the dataset's transitions belong to `transitions` of the training."""
     count, warmup = len(dataset.train.ends), config.collect.warmup
     first = min(warmup, count // 2)
@@ -97,7 +97,7 @@ def recorded(config: ActiveDynamicsUserEnvConfig, dataset: Dataset, transitions:
 
 
 def checkpoint_steps(config: ActiveDynamicsUserEnvConfig) -> set[int]:
-    """Returns the ends of blocks at which features are chosen anew, evenly in their logarithm."""
+    """Returns the ends of blocks at which features are chosen anew, evenly in log."""
     last, block = config.train.transitions, config.train.planner.replan_every
     steps = np.geomspace(config.collect.warmup, last, config.train.checkpoints)
     return {int(step) // block * block for step in steps} | {last}
@@ -110,7 +110,9 @@ def init_state(config: ActiveDynamicsUserEnvConfig, dataset: Dataset, seed: int)
         DataError: nothing can be learned from it.
     """
     rng = generator_from_seed(np.random.SeedSequence(seed))
-    start = to_tensors(dataset.train.part(0, recorded(config, dataset, config.collect.warmup)))
+    start = to_tensors(
+        dataset.train.part(0, recorded_until(config, dataset, config.collect.warmup))
+    )
     seeds = range(config.seeds)
     learners = [regression.begin(config, start, float(dataset.dt), index) for index in seeds]
     interface = checked(config.env, dataset.interface.restored)
@@ -215,9 +217,9 @@ def advance(training: Training) -> Float32[Tensor, " learner"] | Tensor:
         surprises.append(regression.surprise(learner.model, block, training.dt).nll.mean())
         learner = regression.observe(learner, block, training.dt)
         if int(training.state.transitions) in training.checkpoints:
-            seen = transitions_of(training, place)
+            batch = transitions_of(training, place)
             unplanned = None if training.envs is None else config.collect.warmup
-            learner = regression.refit(learner, seen, training.dt, place % config.seeds, unplanned)
+            learner = regression.refit(learner, batch, training.dt, place % config.seeds, unplanned)
         learners.append(learner)
     training.state = training.state._replace(params=tuple(learners))
     return torch.stack(surprises)
@@ -225,7 +227,7 @@ def advance(training: Training) -> Float32[Tensor, " learner"] | Tensor:
 
 def transitions_of(training: Training, learner: int) -> Transitions:
     """Returns all that a learner has learned from."""
-    parts = [Transitions(*(column[: training.seen] for column in training.train))]
+    parts = [Transitions(*(column[: training.recorded_count] for column in training.train))]
     if training.state.replay is not None:
         count = int(training.state.transitions) - training.config.collect.warmup
         parts.append(Transitions(*(each[learner, :count] for each in training.state.replay)))
@@ -233,10 +235,10 @@ def transitions_of(training: Training, learner: int) -> Transitions:
 
 
 def _next_recorded(training: Training) -> list[Transitions]:
-    first = training.seen
+    first = training.recorded_count
     block = training.config.train.planner.replan_every
     training.state = training.state._replace(transitions=training.state.transitions + block)
-    rows = Transitions(*(column[first : training.seen] for column in training.train))
+    rows = Transitions(*(column[first : training.recorded_count] for column in training.train))
     return [rows] * training.config.learners
 
 
@@ -250,16 +252,16 @@ def _played(training: Training) -> list[Transitions]:
         plan = _planned(training, plan, rng)
     turns = []
     for age in range(config.train.planner.replan_every):
-        chosen = []
+        arm_actions = []
         for arm in config.arms:
             hold = config.train.policies.hold(arm)
             policy_states[arm] = policies.act(arm, 1.0, hold, policy_states[arm], rng)
             is_planned = arm == "active"
             action = policy_states[arm].action
-            chosen.append(
+            arm_actions.append(
                 planner.decision(config.train.planner, plan, age) if is_planned else action
             )
-        scaled = torch.cat(chosen).numpy(force=True)[:, None]
+        scaled = torch.cat(arm_actions).numpy(force=True)[:, None]
         turns.append(training.envs.step(to_actions(training.interface, scaled)))
     columns = [
         torch.tensor(np.stack([getattr(turn, name)[:, 0] for turn in turns], 1))

@@ -72,8 +72,8 @@ class Model(NamedTuple):
     def state(self, y: Float64[Tensor, "*batch obs"]) -> Float64[Tensor, "*batch d"]:
         return (y - self.center) @ self.encoder.mT
 
-    def scaled_velocity(self, seen: Transitions, dt: float) -> Float64[Tensor, "*batch d"]:
-        return (seen.next_y - seen.y) @ self.encoder.mT / (dt * self.speed)
+    def scaled_velocity(self, batch: Transitions, dt: float) -> Float64[Tensor, "*batch d"]:
+        return (batch.next_y - batch.y) @ self.encoder.mT / (dt * self.speed)
 
     def features(
         self, z: Float64[Tensor, "*batch d"], actions: Float64[Tensor, "*batch action"]
@@ -119,7 +119,7 @@ class Surprise(NamedTuple):
     standardized: Float64[Tensor, "*batch d"]
 
 
-def begin(config: ActiveDynamicsUserEnvConfig, seen: Transitions, dt: float, seed: int) -> Learner:
+def begin(config: ActiveDynamicsUserEnvConfig, batch: Transitions, dt: float, seed: int) -> Learner:
     """Returns what the warm-up teaches, which sets the scales of states and velocities.
 
     seed: of the features.
@@ -127,12 +127,12 @@ def begin(config: ActiveDynamicsUserEnvConfig, seen: Transitions, dt: float, see
     Raises:
         DataError: something never changes, or `control` or `dimensions` do not fit the data.
     """
-    size = seen.actions.shape[-1]
-    center, encoder = _encoder(config, seen.y)
+    size = batch.actions.shape[-1]
+    center, encoder = _encoder(config, batch.y)
     d = len(encoder)
-    bound = seen.actions.abs().amax(0)
-    if bound.min() < LEAST_DEVIATION or seen.actions.std(0).min() < LEAST_DEVIATION:
-        place = int(seen.actions.std(0).argmin())
+    bound = batch.actions.abs().amax(0)
+    if bound.min() < LEAST_DEVIATION or batch.actions.std(0).min() < LEAST_DEVIATION:
+        place = int(batch.actions.std(0).argmin())
         raise DataError(
             f"{config.env.name}: action {place} never changes; vary it, or leave it out"
         )
@@ -152,7 +152,7 @@ def begin(config: ActiveDynamicsUserEnvConfig, seen: Transitions, dt: float, see
         noise=empty,
         noise_error=torch.zeros((), dtype=torch.float64),
     )
-    speed = model.scaled_velocity(seen, dt).square().mean(0).sqrt().clamp(min=LEAST_DEVIATION)
+    speed = model.scaled_velocity(batch, dt).square().mean(0).sqrt().clamp(min=LEAST_DEVIATION)
     model = model._replace(speed=speed)
     if config.env.control is not None:
         effect = torch.tensor(config.env.control, dtype=torch.float64)
@@ -165,7 +165,7 @@ def begin(config: ActiveDynamicsUserEnvConfig, seen: Transitions, dt: float, see
         model = model._replace(
             control=encoder @ effect / speed[:, None], weight=model.weight[: len(phase)]
         )
-    return refit(Learner(model, model.covariance, model.weight), seen, dt, seed)
+    return refit(Learner(model, model.covariance, model.weight), batch, dt, seed)
 
 
 def _encoder(
@@ -202,7 +202,7 @@ def draw_features(
 
 
 def refit(
-    learner: Learner, seen: Transitions, dt: float, seed: int, unplanned: int | None = None
+    learner: Learner, batch: Transitions, dt: float, seed: int, unplanned: int | None = None
 ) -> Learner:
     """Returns a learner whose length, τ and noise are those that all transitions show.
 
@@ -211,24 +211,24 @@ def refit(
     """
     d, count = len(learner.model.speed), len(learner.model.phase)
     unit_frequency = draw_features(d, count, seed)[0]
-    v = learner.model.scaled_velocity(seen, dt) - seen.actions @ learner.model.control.mT
-    z = learner.model.state(seen.y)
+    v = learner.model.scaled_velocity(batch, dt) - batch.actions @ learner.model.control.mT
+    z = learner.model.state(batch.y)
     best, greatest = None, -torch.inf
     for length in LENGTHS:
         model = learner.model._replace(frequency=unit_frequency / length)
-        features = model.features(z, seen.actions)
+        features = model.features(z, batch.actions)
         for prior in PRIORS:
             precision, moment = _statistics(features, v, prior)
             evidence = _log_evidence(precision, moment, v, prior)
             if evidence > greatest:
                 best, greatest = (Learner(model, precision, moment), features, prior), evidence
     assert best is not None
-    chosen, features, prior = best
-    squares = _squares(chosen, features[:unplanned], v[:unplanned])
+    fitted, features, prior = best
+    squares = _squares(fitted, features[:unplanned], v[:unplanned])
     noise = squares.mean(0).clamp(min=LEAST_NOISE**2)
     parts = torch.stack([part.mean() for part in (squares / noise).tensor_split(FOLDS)])
-    model = chosen.model._replace(noise=noise, noise_error=parts.std() / FOLDS**0.5)
-    return _solved(chosen._replace(model=model))
+    model = fitted.model._replace(noise=noise, noise_error=parts.std() / FOLDS**0.5)
+    return _solved(fitted._replace(model=model))
 
 
 def _statistics(
@@ -277,11 +277,11 @@ def _solved(learner: Learner) -> Learner:
     )
 
 
-def observe(learner: Learner, seen: Transitions, dt: float) -> Learner:
+def observe(learner: Learner, batch: Transitions, dt: float) -> Learner:
     """Returns the learner after some more transitions; scales, length, τ and noise stay."""
     model = learner.model
-    features = model.features(model.state(seen.y), seen.actions)
-    v = model.scaled_velocity(seen, dt) - seen.actions @ model.control.mT
+    features = model.features(model.state(batch.y), batch.actions)
+    v = model.scaled_velocity(batch, dt) - batch.actions @ model.control.mT
     return _solved(
         learner._replace(
             precision=learner.precision + features.mT @ features,
@@ -290,10 +290,10 @@ def observe(learner: Learner, seen: Transitions, dt: float) -> Learner:
     )
 
 
-def surprise(model: Model, seen: Transitions, dt: float) -> Surprise:
-    features = model.features(model.state(seen.y), seen.actions)
+def surprise(model: Model, batch: Transitions, dt: float) -> Surprise:
+    features = model.features(model.state(batch.y), batch.actions)
     variance = model.variance(features) + model.noise
-    error = model.scaled_velocity(seen, dt) - model.mean(features, seen.actions)
+    error = model.scaled_velocity(batch, dt) - model.mean(features, batch.actions)
     standardized = error / variance.sqrt()
     nll = (standardized.square() + variance.log() + LOG_2PI).mean(-1) / 2
     return Surprise(nll, standardized)
@@ -321,8 +321,8 @@ def information(
                 rows.append(features)
             z = z + dt * model.speed * model.mean(features, action)
             farthest = torch.maximum(farthest, z.abs().amax(1))
-    seen = torch.stack(rows, 1)
-    gained = seen @ model.covariance @ seen.mT
+    design = torch.stack(rows, 1)
+    gained = design @ model.covariance @ design.mT
     identity = torch.eye(gained.shape[-1], dtype=gained.dtype)
     nats = torch.linalg.slogdet(identity + gained).logabsdet / 2
     score = nats - OUTSIDE * (farthest - REGION).clamp(min=0)

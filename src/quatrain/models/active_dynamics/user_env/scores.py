@@ -128,16 +128,16 @@ def reference_scores(model: Model, dataset: Dataset, paths: Paths) -> dict[str, 
     scores = {}
     for name, predict in references.items():
         errors = [
-            model.scaled_velocity(seen, dt)
-            - predict(model.state(seen.y), seen.actions, _before(model, seen, runs, dt))
-            for seen, runs in ((train, dataset.train), (held_out, dataset.held_out))
+            model.scaled_velocity(batch, dt)
+            - predict(model.state(batch.y), batch.actions, _before(model, batch, runs, dt))
+            for batch, runs in ((train, dataset.train), (held_out, dataset.held_out))
         ]
         noise = errors[0].square().mean(0).clamp(min=regression.LEAST_NOISE**2)
         nll = (errors[1].square() / noise + noise.log() + LOG_2PI).mean() / 2
         before = _before(model, held_out, dataset.held_out, dt)
-        found = prediction_scores(model, held_out, paths, dt, predict, before)
+        metrics = prediction_scores(model, held_out, paths, dt, predict, before)
         scores[f"innovation_nll_{name}"] = float(nll)
-        scores |= {f"{metric}_{name}": value for metric, value in found.items()}
+        scores |= {f"{metric}_{name}": value for metric, value in metrics.items()}
     return scores
 
 
@@ -145,9 +145,9 @@ def _affine(z: Tensor, actions: Tensor) -> Tensor:
     return torch.cat([torch.ones_like(z[:, :1]), z, actions], 1)
 
 
-def _before(model: Model, seen: Transitions, runs: Runs, dt: float) -> Tensor:
+def _before(model: Model, batch: Transitions, runs: Runs, dt: float) -> Tensor:
     """Returns the velocity one transition before; 0 at the start of a run."""
-    before = model.scaled_velocity(seen, dt).roll(1, 0)
+    before = model.scaled_velocity(batch, dt).roll(1, 0)
     before[0] = 0
     before[1:][torch.tensor(runs.ends[:-1])] = 0
     return before
@@ -169,15 +169,15 @@ def split(runs: Runs, horizon: int) -> Paths:
     return Paths(np.concatenate(starts), longest)
 
 
-def true_paths(model: Model, seen: Transitions, paths: Paths) -> Float64[Tensor, "path moment d"]:
+def true_paths(model: Model, batch: Transitions, paths: Paths) -> Float64[Tensor, "path moment d"]:
     starts = torch.tensor(paths.starts)[:, None]
-    after = seen.next_y[starts + torch.arange(paths.horizon)]
-    return model.state(torch.cat([seen.y[starts], after], 1))
+    after = batch.next_y[starts + torch.arange(paths.horizon)]
+    return model.state(torch.cat([batch.y[starts], after], 1))
 
 
 def follow(
     model: Model,
-    seen: Transitions,
+    batch: Transitions,
     paths: Paths,
     dt: float,
     predict: Predict,
@@ -185,25 +185,25 @@ def follow(
 ) -> Float64[Tensor, "path moment d"]:
     """Follows predicted velocities under the recorded actions."""
     starts = torch.tensor(paths.starts)
-    z = model.state(seen.y[starts])
+    z = model.state(batch.y[starts])
     velocity = torch.zeros_like(z) if before is None else before[starts]
     path = [z]
     for time in range(paths.horizon):
-        v = predict(path[-1], seen.actions[starts + time], velocity)
+        v = predict(path[-1], batch.actions[starts + time], velocity)
         path.append(path[-1] + dt * model.speed * v)
     return torch.stack(path, 1)
 
 
 def prediction_scores(
     model: Model,
-    seen: Transitions,
+    batch: Transitions,
     paths: Paths,
     dt: float,
     predict: Predict,
     before: Tensor | None = None,
 ) -> dict[str, float]:
-    truth = true_paths(model, seen, paths)
-    predicted = follow(model, seen, paths, dt, predict, before)
+    truth = true_paths(model, batch, paths)
+    predicted = follow(model, batch, paths, dt, predict, before)
     scores = {}
     for name, time in (("prediction_r2_1", 1), ("prediction_r2", paths.horizon)):
         error = (predicted[:, time] - truth[:, time]).square().sum()
@@ -211,14 +211,14 @@ def prediction_scores(
     return scores
 
 
-def field_error(name: str, model: Model, seen: Transitions) -> float:
+def field_error(name: str, model: Model, batch: Transitions) -> float:
     """Computes the error of the field without actions at held-out states, in units in which each
     state and each velocity vary by 1, relative to the true one.
 
     Raises:
         DataError: the function cannot be imported, or returns no velocities.
     """
-    y = seen.y[:: -(-len(seen.y) // MOST_POINTS)]
+    y = batch.y[:: -(-len(batch.y) // MOST_POINTS)]
     module, _, function = name.partition(":")
     with user_code(lambda reason: f"active_dynamics.env.true_field {name}: {reason}"):
         velocity = getattr(import_module(module), function)
