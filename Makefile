@@ -167,7 +167,7 @@ bench-peers: $(STAMP) .bench/peers/.installed  ## speed against other libraries,
 	@.bench/peers/bin/python requirements/install_torch.py '$(TORCH_INDEX)'
 	@touch $@
 
-identify: $(STAMP)  ## the vector field of own recordings (ARGS="--recording FILE.npz") or of a Gymnasium environment (ARGS="--system NAME")
+identify: $(STAMP)  ## the vector field of own recordings (ARGS="--recording FILE --actions u") or of a Gymnasium environment (ARGS="--system NAME")
 	@$(BIN)/python -m pipeline identify $(ARGS)
 
 profile: $(STAMP)  ## where a model's training spends its time: a trace, and a table (MODEL=)

@@ -20,7 +20,9 @@ FIELD: dict[str, Any] = {
 }
 """Long enough for the windows of seq_vae, and for some plans after the warm-up."""
 FIELD_PRESETS = sorted(
-    path.stem for path in (ROOT / "presets").glob("*.yaml") if "active_dynamics" in parse(path)
+    path.stem
+    for path in (ROOT / "presets").glob("*.yaml")
+    if "kind" not in parse(path).get("active_dynamics", {"env": {"kind": ""}}).get("env", {})
 )
 
 

@@ -40,7 +40,7 @@ BUDGETS: dict[str, float] = {
     "pipeline/stages": 188,
     "pipeline/storage": 407,
     "pipeline/tracking": 1_553,
-    "pipeline/commands": 284,
+    "pipeline/commands": 196,
     "pipeline/trials": 2_414,
     "tests": 9_055,
     "tests/pipeline": 5_490,

@@ -1,35 +1,80 @@
 """argv -> the work of this folder; each verb imports its work itself (`pipeline.cli`)."""
 
+from argparse import ArgumentTypeError
 from pathlib import Path
 
-from pipeline.runtime.command import Options, option, seconds, selected_models, verb, whole_number
+from pipeline.runtime.command import (
+    Options,
+    number,
+    option,
+    seconds,
+    selected_models,
+    verb,
+    whole_number,
+)
+
+
+def columns(text: str) -> list[str]:
+    """Returns the names of a list with commas."""
+    return [name.strip() for name in text.split(",")]
+
+
+def matrix(text: str) -> list[list[float]]:
+    """Returns the rows of `0, 0; 0, 3`.
+
+    Raises:
+        argparse.ArgumentTypeError: a number is none.
+    """
+    try:
+        return [[float(number) for number in row.split(",")] for row in text.split(";")]
+    except ValueError as error:
+        raise ArgumentTypeError(f"{error}; write rows with ;, such as '0; 3'") from None
+
+
+time_step = number(float, 1e-9, 1e4, "time step; pass one above 0")
+bound = number(float, 1e-9, 1e6, "bound; pass one above 0")
+# Option -> key of active_dynamics.env.
+ENV_OPTIONS = (
+    "actions",
+    "states",
+    "angles",
+    "time",
+    "run",
+    "dt",
+    "control",
+    "action_bound",
+    "true_field",
+)
 
 
 @verb(
-    option(
-        "--recording",
-        metavar="FILE",
-        help="npz of observations [run, time + 1, channel] and actions [run, time, action]",
-    ),
+    option("--recording", metavar="FILE", help="CSV with a header, or npz; `*` matches several"),
     option("--system", metavar="NAME", help="a Gymnasium id, or module:Name of a class"),
-    option("--arm", choices=("active", "random", "prbs"), help="of a system (default: active)"),
-    option(
-        "--transitions",
-        type=whole_number,
-        default=2000,
-        metavar="N",
-        help="of a system, warm-up included",
-    ),
-    option("--out", default="identified.npz", metavar="FILE", help="npz of field and channels"),
+    option("--actions", type=columns, metavar="NAMES", help="columns of actions, such as u"),
+    option("--states", type=columns, metavar="NAMES", help="columns of states (all others)"),
+    option("--angles", type=columns, metavar="NAMES", help="states that are angles, in radians"),
+    option("--time", metavar="NAME", help="column of time"),
+    option("--run", metavar="NAME", help="column that numbers runs"),
+    option("--dt", type=time_step, metavar="N", help="time of a transition (that of --time)"),
+    option("--control", type=matrix, metavar="ROWS", help="B of dx/dt = f(x) + B a (learned)"),
+    option("--action-bound", type=bound, metavar="N", help="bound of actions"),
+    option("--true-field", metavar="MODULE:NAME", help="a function of states, to compare with"),
+    option("--arm", choices=("active", "random", "prbs"), help="of a system (active and prbs)"),
+    option("--transitions", type=whole_number, metavar="N", help="of a system, with warm-up"),
+    option("--out", default="identified", metavar="FOLDER", help="of the result"),
 )
 def identify(options: Options) -> None:
     """Learns the vector field of recorded trajectories, or of a Gymnasium environment."""
     from pipeline.commands.identify import Request, identify
 
-    request = Request(
-        options.recording, options.system, options.arm, options.transitions, options.out
-    )
-    identify(Path.cwd(), request)
+    values = {name: getattr(options, name) for name in ENV_OPTIONS}
+    env = {name: value for name, value in values.items() if value is not None}
+    train: dict[str, object] = {}
+    if options.arm:
+        train["arms"] = [options.arm]
+    if options.transitions:
+        train["transitions"] = options.transitions
+    identify(Request(options.recording, options.system, env, train, options.out))
 
 
 @verb(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from operator import attrgetter
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -24,7 +24,8 @@ from quatrain.envs.vector_field.world import (
 )
 from quatrain.errors import DatasetMismatch
 from quatrain.frameworks.torch import generator_from_seed
-from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
+from quatrain.models.active_dynamics.config import ActiveDynamicsConfig, ActiveDynamicsUserEnvConfig
+from quatrain.models.active_dynamics.user_env import data
 
 HELD_OUT_STEPS = 100
 # Transitions of a rollout of the true field without noise.
@@ -33,24 +34,6 @@ CLEAN_STEPS = 20
 PRBS_HOLD = (3, 19)
 # Largest relative difference between the noise of a dataset and that of the config.
 RESIDUAL = 0.5
-
-
-@runtime_checkable
-class System(Protocol):
-    """Describes environments that step together; time step and bounds are those of `config.env`.
-
-    `FieldSystem` moves along a vector field, `identify.UserSystem` is a user's environment.
-    observation: what is observed now, y. x: true states now; no columns where they are unknown.
-    """
-
-    @property
-    def observation(self) -> Float[Tensor, "env obs"]: ...
-
-    @property
-    def x(self) -> Float[Tensor, "env d"]: ...
-
-    def step(self, action: Float[Tensor, "env action"]) -> Transition:
-        """Makes one transition; where an episode ended, the next one has begun."""
 
 
 class Rollouts(NamedTuple):
@@ -86,14 +69,8 @@ class Rollouts(NamedTuple):
             final_x=at(self.next_states, time),
         )
 
-    def part(self, first: int, last: int) -> "Rollouts":
-        """Returns the transitions first <= i < last."""
-        return Rollouts(
-            *(column[:, first : last + (column.shape[1] > self.transitions)] for column in self)
-        )
 
-
-def record(system: System, act: Callable[[int], Tensor], count: int) -> Rollouts:
+def record(system: FieldSystem, act: Callable[[int], Tensor], count: int) -> Rollouts:
     """Records transitions from the current observation on; `act` is given the number of each."""
     observations, states, steps = [system.observation], [system.x], []
     for time in range(count):
@@ -156,18 +133,21 @@ class Dataset(NamedTuple):
     held_out: HeldOut
 
 
-def dataset_type(config: ActiveDynamicsConfig) -> type[Dataset]:
-    return Dataset
+def dataset_type(config: ActiveDynamicsConfig) -> type[Dataset] | type[data.Dataset]:
+    return data.Dataset if config.brings_env else Dataset
 
 
-def collect(config: ActiveDynamicsConfig, seed: int) -> Dataset:
+def collect(config: ActiveDynamicsConfig, seed: int) -> Dataset | data.Dataset:
     """Draws field and channels, and collects the common start and the held-out rollouts.
 
-    Each part has random numbers of its own.
+    Each part has random numbers of its own. A user's system is played, or its recording read.
 
     Raises:
         FieldError: the field does not exist, or its steps are too long.
+        DataError: an environment or a recording cannot be used.
     """
+    if isinstance(config, ActiveDynamicsUserEnvConfig):
+        return data.collect(config, seed)
     seeds = np.random.SeedSequence(seed).spawn(5)
     for_field, for_channels, for_start, for_rollouts, for_clean = map(generator_from_seed, seeds)
     env = config.env
@@ -265,12 +245,18 @@ def emission_of(config: ActiveDynamicsConfig, dataset: Dataset) -> Emission:
     return Emission(observation.kind, observation.noise, *map(torch.tensor, dataset.emission))
 
 
-def check(config: ActiveDynamicsConfig, dataset: Dataset) -> None:
+def check(config: ActiveDynamicsConfig, dataset: Dataset | data.Dataset) -> None:
     """Checks that the dataset was collected under this config, as far as it shows.
 
     Raises:
         DatasetMismatch: it belongs to another config; or something in it is not finite.
+        DataError: a user's environment cannot be made.
     """
+    if isinstance(config, ActiveDynamicsUserEnvConfig):
+        assert isinstance(dataset, data.Dataset)
+        data.check(config, dataset)
+        return
+    assert isinstance(dataset, Dataset)
     for name, shape in _shapes(config).items():
         actual = attrgetter(name)(dataset).shape
         if actual != shape:

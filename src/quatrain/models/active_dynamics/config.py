@@ -4,8 +4,19 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
-from quatrain.envs.vector_field.config import LARGEST, Env, Positive
-from quatrain.section import ModelSection, Section, among, at_most, below, distinct, fits, multiple
+from quatrain.envs.host.config import HostEnv
+from quatrain.envs.vector_field.config import LARGEST, Env, Matrix, Positive
+from quatrain.section import (
+    ModelSection,
+    Section,
+    among,
+    at_most,
+    below,
+    distinct,
+    fits,
+    multiple,
+    together,
+)
 
 MAX_BYTES = 2**36
 MAX_FEATURES = 1024
@@ -343,3 +354,150 @@ class ActiveDynamicsConfig(ModelSection):
             ),
         }.items():
             fits(what, 8 * numbers, MAX_BYTES)
+
+
+# A system of the user.
+
+Columns = Annotated[tuple[str, ...], Field(max_length=64)]
+RECORDED = "recorded"
+
+
+class UserEnv(HostEnv):
+    """Sets a Gymnasium environment, or recorded runs, whose observations show the whole state.
+
+    With kind: recording the keys of the environment are not used, and otherwise not those of files.
+    """
+
+    kind: Literal["gymnasium", "recording"] = Field(  # type: ignore[assignment]
+        description="an environment that acts, or files"
+    )
+    path: str | None = Field(
+        min_length=1,
+        max_length=1000,
+        description="of a recording: CSV with a header, or .npz; `*` matches several files",
+    )
+    actions: Columns = Field(description="columns of actions")
+    states: Columns | None = Field(description="columns of measured states; null: all others")
+    angles: Columns = Field(description="of the states those that count as their cosine and sine")
+    time: str | None = Field(description="column of time; null: none")
+    run: str | None = Field(description="column that numbers runs; null: each file is one")
+    dt: float | None = Field(
+        gt=0, le=1e4, description="time of a transition; null: that of the environment or of `time`"
+    )
+    control: Matrix | None = Field(
+        description="B of dx/dt = f(x) + B a by rows, one per state; null: learned, B(x)"
+    )
+    action_bound: Positive | None = Field(
+        description="bound of each number of an action; null: that of the action space, or none"
+    )
+    true_field: str | None = Field(
+        pattern=r"^[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*$",
+        description="module:function, states [n, d] -> velocities [n, d] without actions, to "
+        "compare with; null: unknown",
+    )
+
+    @property
+    def is_recorded(self) -> bool:
+        return self.kind == "recording"
+
+    @property
+    def name(self) -> str:
+        return str(self.path) if self.is_recorded else super().name
+
+    def check(self) -> None:
+        if not self.is_recorded:
+            super().check()
+            return
+        if self.path is None or not self.path.endswith((".csv", ".npz")):
+            raise ValueError(
+                f"path {self.path} is no recording; name a .csv or .npz file, such as "
+                "inputs/active_dynamics/run.csv"
+            )
+        if self.path.endswith(".csv") and not self.actions:
+            raise ValueError("actions names no column; name those of actions, such as [u]")
+
+
+class UserEnvCollect(Section):
+    """Sets how much is recorded before learning, and held out."""
+
+    warmup: int = Field(ge=50, le=10**6, description="transitions that all arms begin with")
+    held_out_transitions: int = Field(
+        ge=100, le=10**6, description="of an environment, half random, half binary sequences"
+    )
+    held_out_fraction: float = Field(
+        gt=0, lt=1, description="last part of a recording, which is never learned from"
+    )
+
+
+class UserEnvNetwork(Section):
+    """Sets the random features of the regression."""
+
+    decoder: Literal["known", "linear"] = Field(
+        description="known: observations are the states; linear: the directions in which they vary"
+    )
+    dimensions: int | None = Field(ge=1, le=32, description="states of decoder: linear")
+    features: int = Field(ge=8, le=1024, description="cosines of the states")
+
+
+class UserEnvTrain(Section):
+    """Sets arms, their transitions and how the active one plans."""
+
+    arms: tuple[Arm, ...] = Field(min_length=1, description="of an environment: ways to act")
+    transitions: int = Field(ge=2, le=10**6, description="of each learner, warm-up included")
+    record_every: int = Field(ge=1, description="transitions per record")
+    checkpoints: int = Field(ge=2, le=1000, description="times that features are chosen anew")
+    planner: Planner
+    policies: Policies
+
+    @property
+    def steps(self) -> int:
+        """Returns `Progress.step` of the last yield."""
+        return self.transitions
+
+    def check(self) -> None:
+        distinct("arms", self.arms)
+        multiple(self, "record_every", "planner.replan_every")
+        multiple(self, "transitions", "record_every")
+
+
+class UserEnvEvaluate(Section):
+    """Sets the evaluation."""
+
+    horizon: int = Field(ge=1, le=1000, description="transitions that are predicted at once")
+
+
+class ActiveDynamicsUserEnvConfig(ActiveDynamicsConfig):
+    """Holds everything a run in a user's system depends on."""
+
+    brings_env = True
+
+    env: UserEnv  # type: ignore[assignment]
+    collect: UserEnvCollect  # type: ignore[assignment]
+    network: UserEnvNetwork  # type: ignore[assignment]
+    train: UserEnvTrain  # type: ignore[assignment]
+    evaluate: UserEnvEvaluate  # type: ignore[assignment]
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """Returns the arms; a recording is the only one."""
+        return (RECORDED,) if self.env.is_recorded else self.train.arms
+
+    @property
+    def learners(self) -> int:
+        return len(self.arms) * self.seeds
+
+    @property
+    def shown_arm(self) -> str:
+        """Returns the arm that is judged and served."""
+        return "active" if "active" in self.arms else self.arms[0]
+
+    def check(self) -> None:
+        below(self, "collect.warmup", "train.transitions")
+        multiple(self, "collect.warmup", "train.record_every")
+        together(self.network, "decoder", "linear", "dimensions")
+        if self.network.decoder == "linear" and self.env.control is not None:
+            raise ValueError(
+                "env.control is of states that decoder: linear does not know; set control: null"
+            )
+        columns = self.learners * self.network.features**2 * 16
+        fits("learners * network.features ** 2", 8 * columns, MAX_BYTES)

@@ -4,7 +4,7 @@ Features that cannot represent the field err near the data too, where their vari
 know it (`near_error`); a lack of data is an error far from it, and is expected there.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor
 from quatrain.envs.vector_field.world import World
 from quatrain.frameworks.torch import single_threaded
 from quatrain.models.active_dynamics.collect import Dataset, HeldOut
-from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
+from quatrain.models.active_dynamics.config import ActiveDynamicsConfig, ActiveDynamicsUserEnvConfig
 from quatrain.models.active_dynamics.family import FieldLearner
 from quatrain.models.active_dynamics.references import oracle, reference_errors
 from quatrain.models.active_dynamics.rules import GATED
@@ -25,6 +25,7 @@ from quatrain.models.active_dynamics.state import (
     checkpoint_steps,
     planned_share,
 )
+from quatrain.models.active_dynamics.user_env import scores as user_env_scores
 from quatrain.progress import Evaluation
 from quatrain.statistics import Interval, bootstrap_interval, median_interval
 
@@ -57,13 +58,16 @@ class FieldEstimate(NamedTuple):
 
 
 @single_threaded(if_small=True)
-def evaluate(config: ActiveDynamicsConfig, state: State, dataset: Dataset, seed: int) -> Evaluation:
+def evaluate(config: ActiveDynamicsConfig, state: Any, dataset: Any, seed: int) -> Evaluation:
     """Computes medians over the replicates of each arm, the gated ones with 95 % intervals.
 
     Intervals are order statistics, for at least 6 replicates. `transition_ratio.ARM` is how many
     times the transitions of the active arm ARM needs for the same median error, NaN if either ends
-    no better than it began; its interval is a paired bootstrap over replicates.
+    no better than it began; its interval is a paired bootstrap over replicates. Those of a user's
+    system: see `user_env.scores`.
     """
+    if isinstance(config, ActiveDynamicsUserEnvConfig):
+        return user_env_scores.evaluate(config, state, dataset)
     training = TrainingState(config, dataset, state)
     field = estimate_field(config, training.learner, state, dataset)
     columns = learner_scores(training, field, seed)

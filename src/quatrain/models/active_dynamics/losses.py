@@ -43,7 +43,7 @@ LOG_2PI = math.log(2 * math.pi)
 
 def terms(config: ActiveDynamicsConfig) -> tuple[str, ...]:
     """Returns the names of the family's terms; each is a recorded metric."""
-    return TERMS[config.network.family]
+    return TERMS["bayes_filter" if config.brings_env else config.network.family]
 
 
 def weights(times: int, transitions: int, beta: float) -> dict[str, float]:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from quatrain.memory import ADAM, DOUBLE, FLOAT, TORCH_COPIES, Needs, dense
-from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
+from quatrain.models.active_dynamics.config import ActiveDynamicsConfig, ActiveDynamicsUserEnvConfig
 
 KEYS = (
     "seeds",
@@ -21,6 +21,8 @@ GATES = 3
 
 
 def needs(config: ActiveDynamicsConfig, interface: Any = None) -> Needs:
+    if isinstance(config, ActiveDynamicsUserEnvConfig):
+        return _user_env_needs(config, interface)
     train, collect = config.train, config.collect
     d, channels = config.env.d, config.env.observation.channels
     # Observations before and after each transition, as tensors and as arrays of a file.
@@ -51,6 +53,21 @@ def needs(config: ActiveDynamicsConfig, interface: Any = None) -> Needs:
         },
         evaluate=data | {"learners": learners, "transitions of all learners": recorded},
         keys=KEYS,
+    )
+
+
+def _user_env_needs(config: ActiveDynamicsUserEnvConfig, interface: Any) -> Needs:
+    actions = len(interface.action_low) if interface else 1
+    columns = config.network.features * (1 + actions)
+    recorded = interface.max_episode_steps if interface and config.env.is_recorded else 0
+    transitions = max(config.train.transitions, recorded, config.collect.held_out_transitions)
+    learners = config.learners * 2 * columns**2 * DOUBLE
+    rows = {"features of all transitions": 2 * transitions * columns * DOUBLE}
+    return Needs(
+        collect={},
+        train=rows | {"learners": TORCH_COPIES * learners},
+        evaluate=rows | {"learners": learners},
+        keys=("seeds", "network.features", "train.transitions"),
     )
 
 

@@ -1,10 +1,11 @@
 """learner, dataset, history -> figures of the learned field, its uncertainty and the exploration"""
 
-from quatrain.models.active_dynamics.collect import Dataset
-from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
+from typing import Any
+
+from quatrain.models.active_dynamics.config import ActiveDynamicsConfig, ActiveDynamicsUserEnvConfig
 from quatrain.models.active_dynamics.figures import curves, plane
 from quatrain.models.active_dynamics.figures.study import PLANE, make_study
-from quatrain.models.active_dynamics.state import State
+from quatrain.models.active_dynamics.user_env import figures
 from quatrain.plots import Picture, house_style, in_order
 from quatrain.progress import Evaluation, History
 
@@ -25,16 +26,14 @@ CAPTIONS = {
 
 @house_style
 def plots(
-    config: ActiveDynamicsConfig,
-    state: State,
-    dataset: Dataset,
-    history: History,
-    evaluation: Evaluation,
+    config: ActiveDynamicsConfig, state: Any, dataset: Any, history: History, evaluation: Evaluation
 ) -> dict[str, Picture]:
     """Draws the figures: medians over replicates, or the replicate of median error.
 
     Maps need a field in the plane. A filter has innovations, seq_vae a bound on the evidence.
     """
+    if isinstance(config, ActiveDynamicsUserEnvConfig):
+        return figures.draw(config, dataset, history, evaluation)
     scores = evaluation.scores
     study = make_study(config, state, dataset, evaluation.outcomes)
     pictures: dict[str, Picture] = {

@@ -24,5 +24,27 @@ GATED = (
 )
 
 
+CONSTANT_VELOCITY = {"innovation_nll_constant_velocity": "constant velocity"}
+
+
+def user_env_gated(arm: str) -> tuple[Rule, ...]:
+    """Returns the rules of a user's system: no score depends on the size of its states."""
+    return (
+        Rule(f"innovation_nll.{arm}", "lower", 0.5, {}, CONSTANT_VELOCITY).means(
+            "surprise at held-out transitions, nats per state: one less is a third of the error"
+        ),
+        Rule(f"prediction_r2.{arm}", "higher", 0.05, {"gymnasium": 0.9}, most=1.0).means(
+            "share of the displacement over several transitions that is predicted (R²): 1 is all"
+        ),
+        Rule(f"coverage_90.{arm}", "near", 0.08, least=0.0, most=1.0).means(
+            "share of held-out velocities within the learner's 90 % intervals: 0.9 is well "
+            "calibrated"
+        ),
+    )
+
+
 def gated(config: Any = None) -> tuple[Rule, ...]:
-    return GATED
+    if not getattr(config, "brings_env", False):
+        return GATED
+    arm = getattr(config, "shown_arm", "active")
+    return user_env_gated(arm if isinstance(arm, str) else "active")

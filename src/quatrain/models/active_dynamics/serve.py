@@ -1,6 +1,6 @@
 """state -> arrays for inference; states -> the learned field there, and its uncertainty."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -8,10 +8,14 @@ from jaxtyping import Float, Float64
 from torch import Tensor
 
 from quatrain.frameworks.torch import from_template, to_arrays
-from quatrain.models.active_dynamics.collect import Dataset
-from quatrain.models.active_dynamics.config import LARGEST, ActiveDynamicsConfig
+from quatrain.models.active_dynamics.config import (
+    LARGEST,
+    ActiveDynamicsConfig,
+    ActiveDynamicsUserEnvConfig,
+)
 from quatrain.models.active_dynamics.family import AffineAlignment, FieldPosterior
-from quatrain.models.active_dynamics.state import State, TrainingState, family_of, learners_of
+from quatrain.models.active_dynamics.state import TrainingState, family_of, learners_of
+from quatrain.models.active_dynamics.user_env import serve as user_env
 from quatrain.serving import Input, Served
 
 INPUT = "states"
@@ -30,12 +34,14 @@ class ServedField(NamedTuple):
     offset: Float64[Tensor, " d"]
 
 
-def export(config: ActiveDynamicsConfig, state: State, dataset: Dataset) -> dict[str, np.ndarray]:
+def export(config: ActiveDynamicsConfig, state: Any, dataset: Any) -> dict[str, np.ndarray]:
     """Returns the field of the first replicate of the active arm, else of the first arm.
 
     If channels are learned, the field has latent coordinates; the true channels or the held-out
     states align them.
     """
+    if isinstance(config, ActiveDynamicsUserEnvConfig):
+        return user_env.export(config, state)
     learner = TrainingState(config, dataset, state).learner
     arms = config.train.arms
     index = learners_of(config, "active" if "active" in arms else arms[0]).start
@@ -44,7 +50,9 @@ def export(config: ActiveDynamicsConfig, state: State, dataset: Dataset) -> dict
     return to_arrays(served)
 
 
-def request(config: ActiveDynamicsConfig, dataset: Dataset) -> dict[str, np.ndarray]:
+def request(config: ActiveDynamicsConfig, dataset: Any) -> dict[str, np.ndarray]:
+    if config.brings_env:
+        return user_env.request(dataset)
     return {INPUT: dataset.held_out.starts[:EXAMPLES].copy()}
 
 
@@ -55,10 +63,14 @@ def load(config: ActiveDynamicsConfig, arrays: dict[str, np.ndarray]) -> Served:
     `env.region_radius` of 0; its uncertainty grows with the distance from there.
     Outputs (n, d): `velocity`, the change of each coordinate per unit of time; `deviation`, its
     standard deviation by the posterior of the weights (by the members of an ensemble).
+    A user's system has the inputs `states` (n, obs) and `actions` (n, action), in its own units,
+    and the velocity is that under these actions.
 
     Raises:
         ValueError: the arrays are of another config.
     """
+    if config.brings_env:
+        return user_env.load(arrays)
     d = config.env.d
     empty: FieldPosterior = family_of(config).posterior_template(config)
     template = ServedField(*empty, torch.zeros(d, d).double(), torch.zeros(d).double())

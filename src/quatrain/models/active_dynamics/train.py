@@ -15,15 +15,11 @@ from quatrain.envs.vector_field.fields import region_grid
 from quatrain.frameworks.torch import from_template, single_threaded
 from quatrain.frameworks.torch import to_arrays as to_arrays
 from quatrain.models.active_dynamics import planner
-from quatrain.models.active_dynamics.collect import Dataset, check
-from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-from quatrain.models.active_dynamics.state import (
-    State,
-    TrainingState,
-    init_state,
-    learners_of,
-    planned_share,
-)
+from quatrain.models.active_dynamics.collect import check
+from quatrain.models.active_dynamics.config import ActiveDynamicsConfig, ActiveDynamicsUserEnvConfig
+from quatrain.models.active_dynamics.state import TrainingState, learners_of, planned_share
+from quatrain.models.active_dynamics.state import init_state as init_own
+from quatrain.models.active_dynamics.user_env import learn
 from quatrain.progress import Progress, TrainingDiverged, by_seed
 from quatrain.replay import windows
 
@@ -36,11 +32,18 @@ Metrics = dict[str, np.ndarray]
 
 
 def headline(config: ActiveDynamicsConfig) -> tuple[str, str]:
-    return "monitor/field_nrmse", "innovation_nll"
+    return learn.HEADLINE if config.brings_env else ("monitor/field_nrmse", "innovation_nll")
+
+
+def init_state(config: ActiveDynamicsConfig, dataset: Any, seed: int) -> Any:
+    """Returns the state before the first transition of the warm-up, of a user's system after it."""
+    if isinstance(config, ActiveDynamicsUserEnvConfig):
+        return learn.init_state(config, dataset, seed)
+    return init_own(config, dataset, seed)
 
 
 def train(
-    config: ActiveDynamicsConfig, dataset: Dataset, seed: int, state: State | None = None
+    config: ActiveDynamicsConfig, dataset: Any, seed: int, state: Any = None
 ) -> Iterator[Progress]:
     """Trains for `train.transitions`, from `state` if given; yields once per `train.record_every`.
 
@@ -51,6 +54,9 @@ def train(
     Warns if less than half of the active arm's actions could be planned.
     """
     check(config, dataset)
+    if isinstance(config, ActiveDynamicsUserEnvConfig):
+        yield from learn.train(config, dataset, seed, state)
+        return
     if state is None:
         state = init_state(config, dataset, seed)
     training = TrainingState(config, dataset, state)
@@ -61,7 +67,7 @@ def train(
     _warn_if_plans_were_held_back(training)
 
 
-def update(config: ActiveDynamicsConfig, dataset: Dataset, state: State) -> tuple[State, Metrics]:
+def update(config: ActiveDynamicsConfig, dataset: Any, state: Any) -> tuple[Any, Metrics]:
     """Returns the state after one transition of every learner and what is learned from it.
 
     The given state is not changed. The metrics are those of a yield of `train` with
@@ -70,6 +76,8 @@ def update(config: ActiveDynamicsConfig, dataset: Dataset, state: State) -> tupl
     Raises:
         TrainingDiverged: something is not finite.
     """
+    if isinstance(config, ActiveDynamicsUserEnvConfig):
+        return learn.update(config, dataset, state)
     training = TrainingState(config, dataset, state)
     metrics = advance_by(training, 1)
     return training.to_state(), metrics
@@ -261,9 +269,7 @@ def _where(training: TrainingState, step: int, name: str, learner: int | None) -
     return f"{stopped} of learner {training.config.train.arms[arm]}/{replicate}"
 
 
-def from_arrays(
-    config: ActiveDynamicsConfig, dataset: Dataset, arrays: dict[str, np.ndarray]
-) -> State:
+def from_arrays(config: ActiveDynamicsConfig, dataset: Any, arrays: dict[str, np.ndarray]) -> Any:
     """Returns the state that these arrays hold; the inverse of `to_arrays`.
 
     Raises:

@@ -1,0 +1,1 @@
+"""A system that a user brings: a Gymnasium environment, or recorded runs."""

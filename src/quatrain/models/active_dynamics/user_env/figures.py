@@ -1,0 +1,102 @@
+"""history, scores, held-out outcomes -> figures of what was learned of a user's system"""
+
+from collections.abc import Mapping
+
+import numpy as np
+from matplotlib.figure import Figure
+from scipy.special import ndtri
+
+from quatrain.models.active_dynamics.config import RECORDED, ActiveDynamicsUserEnvConfig
+from quatrain.models.active_dynamics.figures.study import COLORS, explain_arms
+from quatrain.models.active_dynamics.user_env.data import Dataset
+from quatrain.models.active_dynamics.user_env.scores import Outcome
+from quatrain.plots import BLACK, BLUE, GREY, Level, Line, Picture, caption, curve, in_order
+from quatrain.plots import learning_curve as draw_learning_curve
+from quatrain.progress import Evaluation, History
+
+CAPTIONS = {
+    "prediction": "Does the field tell where actions lead? A held-out path, and what the field "
+    "predicts of it from its first state and its actions.",
+    "learning_curve": "What do more transitions tell? Surprise at held-out transitions while "
+    "learning, and that of simple predictions.",
+    "calibration": "Does it know where it errs? The share of held-out velocities within intervals "
+    "of each probability.",
+}
+REFERENCES = {"constant_velocity": "constant velocity", "linear_model": "linear model"}
+# States that are drawn, at most.
+PANELS = 6
+LEVELS = np.linspace(0.05, 0.99, 20)
+
+
+def draw(
+    config: ActiveDynamicsUserEnvConfig, dataset: Dataset, history: History, evaluation: Evaluation
+) -> dict[str, Picture]:
+    """Draws the figures of a user's system; paths are those of the first seed of each arm."""
+    outcome: Outcome = evaluation.outcomes
+    pictures: dict[str, Picture] = {
+        "prediction": _prediction(config, float(dataset.dt), outcome),
+        "learning_curve": _learning_curve(config, history, evaluation.scores),
+        "calibration": _calibration(config, outcome),
+    }
+    return in_order(pictures, CAPTIONS)
+
+
+def _color(arm: str) -> str:
+    return BLUE if arm == RECORDED else COLORS[arm]
+
+
+def _prediction(config: ActiveDynamicsUserEnvConfig, dt: float, outcome: Outcome) -> Figure:
+    shown = min(PANELS, outcome.measured.shape[1])
+    figure = Figure(figsize=(9, 1.7 * shown + 0.8), layout="constrained")
+    panels = figure.subplots(shown, 1, sharex=True, squeeze=False)[:, 0]
+    times = dt * np.arange(len(outcome.measured))
+    for place, axes in enumerate(panels):
+        axes.plot(times, outcome.measured[:, place], color=BLACK, linewidth=2, label="measured")
+        for arm, path in zip(config.arms, outcome.predicted[:: config.seeds], strict=True):
+            label = f"predicted, {arm}"
+            axes.plot(times, path[:, place], "--", color=_color(arm), linewidth=1.5, label=label)
+        axes.set_ylabel(f"state {place}")
+        low, high = outcome.measured[:, place].min(), outcome.measured[:, place].max()
+        margin = 0.5 * (high - low) + 1e-6
+        axes.set_ylim(low - margin, high + margin)
+        axes.grid(alpha=0.25)
+    panels[-1].set_xlabel("time")
+    panels[0].legend(loc="upper left", bbox_to_anchor=(1, 1))
+    caption(
+        figure, "States in standard deviations of the first transitions.", explain_arms(config.arms)
+    )
+    return figure
+
+
+def _learning_curve(
+    config: ActiveDynamicsUserEnvConfig, history: History, scores: Mapping[str, float]
+) -> Figure:
+    lines = [
+        Line(curve(history, f"monitor/held_out_nll.{arm}", config.seeds), _color(arm), arm)
+        for arm in config.arms
+    ]
+    levels = [
+        Level(words, scores[f"innovation_nll_{name}"], GREY) for name, words in REFERENCES.items()
+    ]
+    levels += [Level(arm, scores[f"innovation_nll.{arm}"], _color(arm)) for arm in config.arms]
+    figure = draw_learning_curve(
+        lines, levels, 1, "transitions, warm-up included", "surprise, nats per state"
+    )
+    caption(figure, explain_arms(config.arms))
+    return figure
+
+
+def _calibration(config: ActiveDynamicsUserEnvConfig, outcome: Outcome) -> Figure:
+    figure = Figure(figsize=(6.4, 4.6), layout="constrained")
+    axes = figure.subplots()
+    size = np.abs(outcome.standardized)
+    for place, arm in enumerate(config.arms):
+        of_arm = size[place * config.seeds : (place + 1) * config.seeds]
+        shares = [(of_arm <= ndtri((1 + level) / 2)).mean() for level in LEVELS]
+        axes.plot(LEVELS, shares, color=_color(arm), linewidth=2, label=arm)
+    axes.plot([0, 1], [0, 1], color=GREY, linestyle="--", linewidth=1, label="calibrated")
+    axes.set(xlabel="probability of the interval", ylabel="share within it", aspect="equal")
+    axes.grid(alpha=0.25)
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+    caption(figure, explain_arms(config.arms))
+    return figure

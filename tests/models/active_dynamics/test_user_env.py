@@ -1,0 +1,312 @@
+"""A system of the user's own: its field is learned, judged, served, and faults have one line."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import quatrain
+from quatrain.api.results import Result
+from quatrain.errors import DataError, QuatrainError
+from quatrain.models.active_dynamics import collect, train
+from quatrain.models.active_dynamics.config import ActiveDynamicsUserEnvConfig
+from quatrain.models.active_dynamics.user_env import regression, scores
+from tests.conftest import shapes_unchecked
+
+HERE = "tests.models.active_dynamics.user_envs"
+PENDULUM = {"id": "Pendulum-v1", "true_field": f"{HERE}:pendulum_field"}
+CART_POLE = {
+    "import": f"{HERE}:CartPole",
+    "max_episode_steps": 100,
+    "true_field": f"{HERE}:cart_pole_field",
+}
+DT = 0.05
+
+
+def fit(env: dict[str, Any], **changes: Any) -> Result:
+    with shapes_unchecked():
+        return quatrain.fit(
+            "active_dynamics",
+            env={"kind": "gymnasium", **env},
+            device="cpu",
+            progress=False,
+            **{"train": {"arms": ["active"]}, **changes},
+        )
+
+
+@cache
+def pendulum() -> Result:
+    return fit(PENDULUM)
+
+
+def log(count: int = 900) -> np.ndarray:
+    """Returns rows t, u, theta, omega of a pendulum that is measured with some noise."""
+    draws = np.random.default_rng(0)
+    angle, turn, rows = 1.0, 0.0, []
+    torques = np.repeat(draws.uniform(-3, 3, count), draws.integers(5, 30, count))[:count]
+    for time, torque in enumerate(torques):
+        wrapped = (angle + np.pi) % (2 * np.pi) - np.pi
+        rows.append([DT * time, torque, wrapped, turn + 0.01 * draws.normal()])
+        for _ in range(5):
+            turn += DT / 5 * (-9.8 * np.sin(angle) - turn + 2 * torque)
+            angle += DT / 5 * turn
+    return np.array(rows)
+
+
+def write(path: Path, rows: np.ndarray, header: str = "t,u,theta,omega") -> Path:
+    np.savetxt(path, rows, "%.6f", ",", header=header, comments="")
+    return path
+
+
+def recording(path: Path | str, **env: Any) -> dict[str, Any]:
+    keys = {"actions": ["u"], "angles": ["theta"], "time": "t"}
+    return {"kind": "recording", "path": str(path), **keys, **env}
+
+
+def read(path: Path | str, **env: Any) -> Any:
+    config = quatrain.config("active_dynamics", "gymnasium", env=recording(path, **env))
+    with shapes_unchecked():
+        return collect.collect(config, 0)
+
+
+# What is learned.
+
+
+@pytest.mark.parametrize("env", [PENDULUM, CART_POLE], ids=["pendulum", "cart-pole"])
+def test_a_simulator_is_identified(env: dict[str, Any]):
+    metrics = (pendulum() if env is PENDULUM else fit(env)).scores
+    assert metrics["field_nrmse.active"] < 0.06
+    assert metrics["prediction_r2.active"] > 0.9 > 0.7 > metrics["prediction_r2_linear_model"]
+    assert 0.85 < metrics["coverage_90.active"] < 0.98
+    assert metrics["nis_low.active"] < 1.05
+    assert metrics["innovation_nll.active"] < metrics["innovation_nll_constant_velocity"] - 2
+
+
+def test_scores_of_what_learned_nothing_are_worthless():
+    result = pendulum()
+    (learner,) = result.state.params
+    untrained = learner.model._replace(weight=torch.zeros_like(learner.model.weight))
+    paths = scores.split(result.dataset.held_out, 20)
+    metrics = scores.learner_scores(result.config, untrained, result.dataset, paths)
+    assert metrics["field_nrmse"] == pytest.approx(1, abs=0.2)
+    assert metrics["prediction_r2"] < 0.1
+    assert metrics["nis_low"] > 100
+
+
+def test_a_saved_result_answers_in_the_units_of_the_system(tmp_path: Path):
+    result = quatrain.load(pendulum().save(tmp_path / "saved"))
+    held_out = result.dataset.held_out
+    answer = result.predict({"states": held_out.obs[:50], "actions": held_out.actions[:50]})
+    true = (held_out.next_obs[:50] - held_out.obs[:50]) / DT
+    assert np.linalg.norm(answer["velocity"] - true) < 0.05 * np.linalg.norm(true)
+    assert (answer["deviation"] > 0).all()
+    assert list(result.plots()) == ["prediction", "learning_curve", "calibration"]
+    assert result.judged_scores.keys() == {
+        "innovation_nll.active",
+        "prediction_r2.active",
+        "coverage_90.active",
+    }
+
+
+def test_an_interrupted_training_goes_on_to_the_same_bits():
+    changes = {
+        "collect": {"warmup": 100, "held_out_transitions": 100},
+        "train": {"arms": ["active", "prbs"], "transitions": 160, "record_every": 20},
+        "network": {"features": 16},
+    }
+    env = {"kind": "gymnasium", **PENDULUM}
+    config = quatrain.config("active_dynamics", "gymnasium", env=env, **changes)
+    assert isinstance(config, ActiveDynamicsUserEnvConfig)
+    with shapes_unchecked():
+        dataset = collect.collect(config, 0)
+        _, middle, last = list(train.train(config, dataset, 1))
+        arrays = train.to_arrays(middle.state)
+        state = train.from_arrays(config, dataset, arrays)
+        (again,) = list(train.train(config, dataset, 1, state))
+    final, repeated = map(train.to_arrays, (last.state, again.state))
+    assert all(np.array_equal(final[name], repeated[name]) for name in final)
+
+
+# Recordings.
+
+
+def test_a_recorded_pendulum_is_identified_and_its_known_control_may_be_given(tmp_path: Path):
+    path = write(tmp_path / "run.csv", log())
+    for control in (None, [[0], [0], [2]]):
+        metrics = fit(recording(path, control=control)).scores
+        assert metrics["prediction_r2.recorded"] > 0.97
+        assert 0.8 < metrics["coverage_90.recorded"] < 0.98
+        assert metrics["nis_low.recorded"] < 1 < metrics["nis_high.recorded"]
+
+
+def test_runs_end_at_a_border_of_runs_and_of_files(tmp_path: Path):
+    rows = log(150)
+    numbered = np.column_stack([rows, np.arange(150) >= 90])
+    write(tmp_path / "one.csv", numbered, "t,u,theta,omega,run")
+    by_column = read(tmp_path / "one.csv", run="run").train
+    write(tmp_path / "part_0.csv", rows[:90])
+    write(tmp_path / "part_1.csv", rows[90:])
+    by_file = read(tmp_path / "part_*.csv").train
+    for train_runs in (by_column, by_file):
+        assert train_runs.ends.nonzero()[0].tolist() == [88, len(train_runs.ends) - 1]
+        assert train_runs.obs[89] == pytest.approx(
+            [np.cos(rows[90, 2]), np.sin(rows[90, 2]), rows[90, 3]], abs=1e-5
+        )
+
+
+def test_arrays_hold_runs_of_unequal_length(tmp_path: Path):
+    rows = log(150)
+    path = tmp_path / "runs.npz"
+    y, u = rows[:, 2:], rows[:, 1:2]
+    np.savez(
+        path, observations_0=y[:90], actions_0=u[:89], observations_1=y[90:], actions_1=u[90:-1]
+    )
+    dataset = read(path, dt=DT)
+    assert dataset.train.ends.nonzero()[0].tolist() == [88, len(dataset.train.ends) - 1]
+    assert float(dataset.dt) == DT
+
+
+def test_states_are_the_directions_in_which_channels_vary():
+    draws = torch.Generator().manual_seed(0)
+    hidden = torch.randn(200, 2, generator=draws).double()
+    channels = hidden @ torch.randn(2, 7, generator=draws).double()
+    following = channels + 0.1 * channels.roll(1, 1)
+    actions = torch.rand(200, 1, generator=draws).double()
+    config = quatrain.config(
+        "active_dynamics",
+        "gymnasium",
+        env={"kind": "recording", "path": "run.npz"},
+        network={"decoder": "linear", "dimensions": 2, "features": 16},
+    )
+    batch = regression.Transitions(channels, actions, following)
+    with shapes_unchecked():
+        model = regression.begin(config, batch, 0.1, 0).model
+        z = model.state(channels)
+    torch.testing.assert_close(z.std(0), torch.ones(2).double())
+    torch.testing.assert_close(z @ model.decoder.mT + model.center, channels)
+
+
+# Faults.
+
+
+def turning() -> np.ndarray:
+    rows = log(150)
+    rows[:, 2] = (rows[:, 0] * np.linspace(9, 10, 150) + np.pi) % (2 * np.pi) - np.pi
+    return rows
+
+
+def spoilt(row: int, column: int, value: float) -> np.ndarray:
+    rows = log(150)
+    rows[row, column] = value
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("rows", "env", "message"),
+    [
+        (log(150), {"actions": ["v"]}, "has no column 'v'; it has t, u, theta, omega"),
+        (log(150), {"angles": ["phi"]}, "angle 'phi' is no state; these are theta, omega"),
+        (log(150), {"time": None, "dt": 0.1}, "t changes by 0.05 in almost each row, as time"),
+        (log(150), {"time": None, "states": ["omega"], "angles": []}, "set active_dynamics.env.dt"),
+        (turning(), {"angles": []}, "theta jumps by about 2 pi at row 9: an angle; list it in"),
+        (spoilt(3, 3, np.nan), {}, "row 5: omega is nan, not from -1e+06 to 1e+06; leave the row"),
+        (spoilt(9, 0, 7), {}, "t goes on by 6.6 at row 11, mostly by 0.05; record in even steps"),
+        (log(40), {}, "leaves 31 of 39 transitions to learn from; record at least 82"),
+        (log(150), {"action_bound": 1.0}, "is beyond active_dynamics.env.action_bound 1; raise"),
+    ],
+)
+def test_a_fault_of_a_table_has_one_line(
+    tmp_path: Path, rows: np.ndarray, env: dict[str, Any], message: str
+):
+    path = write(tmp_path / "run.csv", rows)
+    with pytest.raises(DataError) as caught:
+        read(path, **env)
+    assert str(path) in str(caught.value)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("t,u,theta,omega\n0,1,2,3\n1,2,3\n", "row 3 has 3 columns, the header 4; mend it"),
+        ("t,u,theta,omega\n0,1,x,3\n", "row 2: could not convert string to float: 'x'; write"),
+        ("t,u,theta,omega\n", "has 0 rows of numbers; record more"),
+    ],
+)
+def test_a_damaged_table_has_one_line(tmp_path: Path, text: str, message: str):
+    (tmp_path / "run.csv").write_text(text)
+    with pytest.raises(DataError, match=r"run\.csv") as caught:
+        read(tmp_path / "run.csv")
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"x": np.zeros((3, 1))}, "holds x; numpy.savez it with observations and actions"),
+        (
+            {"observations": np.zeros((9, 2)), "actions": np.zeros((9, 1))},
+            "observations are one more in time than actions",
+        ),
+        (
+            {"observations": np.full((9, 2), np.inf), "actions": np.zeros((8, 1))},
+            "observations is inf in run 0, time 0, channel 0, not from",
+        ),
+        ({"observations": np.zeros(9), "actions": np.zeros(8)}, "save numbers with the axes time"),
+    ],
+)
+def test_a_fault_of_arrays_has_one_line(
+    tmp_path: Path, arrays: dict[str, np.ndarray], message: str
+):
+    np.savez(tmp_path / "run.npz", **arrays)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match=r"run\.npz") as caught:
+        read(tmp_path / "run.npz", dt=DT)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        ({"kind": "recording", "path": "run.txt"}, "name a .csv or .npz file"),
+        ({"kind": "recording", "path": "run.csv"}, "actions names no column; name those"),
+        (recording("missing.csv"), "missing.csv: no such file; a relative path starts in"),
+        ({"dt": 0}, "active_dynamics.env.dt = 0: Input should be greater than 0"),
+        (
+            {"control": [[1.0]]},
+            "has 3 states and 1 actions; active_dynamics.env.control has 1 rows",
+        ),
+        ({"true_field": f"{HERE}:flat_field"}, "returned (100,) for states (100, 3); return one"),
+        ({"true_field": f"{HERE}:missing"}, "has no attribute 'missing'"),
+        ({"import": f"{HERE}:Timeless", "max_episode_steps": 9}, "has no dt; set active_dynamics"),
+        (
+            {"import": f"{HERE}:Choices", "max_episode_steps": 9, "dt": 0.1},
+            "actions are not continuous, so no effect B(x) a of theirs can be learned; wrap",
+        ),
+        (
+            {"import": f"{HERE}:Pixels", "max_episode_steps": 9},
+            "an observation has 216 numbers, such as an image; active_dynamics takes at most 64",
+        ),
+    ],
+)
+def test_what_cannot_be_a_system_has_one_line(env: dict[str, Any], message: str):
+    changes = {
+        "collect": {"warmup": 60, "held_out_transitions": 100},
+        "train": {"arms": ["random"], "transitions": 80, "record_every": 20},
+        "network": {"features": 8},
+    }
+    with pytest.raises(QuatrainError) as caught:
+        fit(env, **changes)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_does_not_go_together_is_refused():
+    for network, env, message in (
+        ({"decoder": "linear"}, {}, "decoder: linear and dimensions go together"),
+        ({"decoder": "linear", "dimensions": 2}, {"control": [[1.0]]}, "set control: null"),
+    ):
+        with pytest.raises(QuatrainError, match=message):
+            quatrain.config("active_dynamics", env={"kind": "gymnasium", **env}, network=network)
