@@ -22,7 +22,7 @@ QUANTILES = (8, 32)
 PREFILL, STEPS = 128, 128
 """Steps of random actions; steps of a call."""
 NOTE = (
-    "CPU seconds of one thread; both IQN have equal networks and quantiles, but rejax selects by 32 "
+    "CPU seconds of one thread; both IQN have equal networks and quantiles; rejax selects by 32, "
     "and draws batches without replacement; DQN has two layers of 64"
 )
 ENV = {"kind": "jax", "import": "gymnax:make", "kwargs": {"env_id": "CartPole-v1"}}
