@@ -52,7 +52,7 @@ BUDGETS: dict[str, float] = {
     "tests/models/actor_critic": 1_950,
     "tests/models/active_dynamics": 2_640,
     "tests/benchmarks": 342,
-    "benchmarks": 2_820,
+    "benchmarks": 2_827,
 }
 TOKENS_WITHOUT_CODE = (
     tokenize.COMMENT,

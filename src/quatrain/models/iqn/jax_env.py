@@ -56,7 +56,7 @@ class State(NamedTuple):
     key: Key[Array, ""]
 
 
-class Made(NamedTuple):
+class Playable(NamedTuple):
     """Holds an environment as the loop plays it, and its sizes."""
 
     world: World
@@ -77,7 +77,7 @@ class Step(NamedTuple):
 Functions = tuple[Callable[[Array], Any], Callable[[Array, Any, Array], Step]]
 
 
-def make(config: JaxEnv) -> Made:
+def make(config: JaxEnv) -> Playable:
     """Makes the environment; equal configs have the same one, to compile only once, until `import`
     names another callable.
 
@@ -99,7 +99,7 @@ def _making(config: JaxEnv) -> Any:
 
 
 @lru_cache(maxsize=8)
-def _make(config: JaxEnv, factory: Callable[..., Any]) -> Made:
+def _make(config: JaxEnv, factory: Callable[..., Any]) -> Playable:
     with _making(config):
         env = factory(**thawed(config.kwargs))
     with user_code(lambda reason: f"env {config.name}: {reason}"):
@@ -115,19 +115,19 @@ def _make(config: JaxEnv, factory: Callable[..., Any]) -> Made:
         size = sum(leaf.size for leaf in jax.tree.leaves(begun[0]))
         spaces = (Box(-np.inf, np.inf, (size,), np.float32), Discrete(int(actions)))
         world = _world((reset, step), size, limit)
-        return Made(world, describe({AGENT: spaces}, limit))
+        return Playable(world, describe({AGENT: spaces}, limit))
 
 
 def _limited(config: JaxEnv, params: Any) -> tuple[Any, int]:
     """Returns the parameters with the limit of steps, and the limit."""
-    own = getattr(params, "max_steps_in_episode", None)
-    limit = config.max_episode_steps or own
+    own_limit = getattr(params, "max_steps_in_episode", None)
+    limit = config.max_episode_steps or own_limit
     if limit is None or not 1 <= int(limit) <= MAX_EPISODE_STEPS:
         raise DataError(
-            f"its parameters have max_steps_in_episode {own}, and 1 to {MAX_EPISODE_STEPS} are "
-            "taken; set max_episode_steps, which changes no episode that ends before"
+            f"its parameters have max_steps_in_episode {own_limit}, and 1 to {MAX_EPISODE_STEPS} "
+            "are taken; set max_episode_steps, which changes no episode that ends before"
         )
-    if own is not None and dataclasses.is_dataclass(params) and not isinstance(params, type):
+    if own_limit is not None and dataclasses.is_dataclass(params) and not isinstance(params, type):
         params = dataclasses.replace(params, max_steps_in_episode=int(limit))
     return params, int(limit)
 
@@ -189,8 +189,8 @@ def _world(functions: Functions, size: int, limit: int) -> World:
 
     def act(state: State, _agent: Array, action: Array) -> ActionResult:
         key = _key(state.key, state.episode, state.turn)
-        own = jax.tree.unflatten(tree, state.leaves)
-        step = step_own(key, own, action.astype(jnp.int32))
+        user_state = jax.tree.unflatten(tree, state.leaves)
+        step = step_own(key, user_state, action.astype(jnp.int32))
         is_last = state.turn + 1 >= limit
         terminated, truncated = step.terminated, step.truncated
         if truncated is None:
