@@ -14,8 +14,8 @@ from quatrain.envs.host.envs import HostEnvs, play_episodes
 from quatrain.envs.host.sizes import held_out_sizes
 from quatrain.envs.host.spaces import Interface
 
-INDICES = Interface(("agent",), 4, 7, (), (), False, 9)
-VECTORS = Interface(("agent",), 4, 0, (-1.0, 0.0), (3.0, 1.0), False, 9)
+INDICES = Interface(("agent",), 4, (), False, (7,), (), (), False, 9)
+VECTORS = Interface(("agent",), 4, (), False, (), (-1.0, 0.0), (3.0, 1.0), False, 9)
 CART_POLE = HostEnv.model_validate(
     {"kind": "gymnasium", "id": "CartPole-v1", "import": None, "kwargs": {}}
     | {"max_episode_steps": 20, "vectorization": "sync"}

@@ -60,11 +60,11 @@ INDICES = 5
 
 def between(kind: str, *bounds: tuple[float, float]) -> Policy:
     low, high = zip(*bounds, strict=True)
-    return make_policy(kind, Spec(0, 0, 3, low, high, 0, 1))
+    return make_policy(kind, Spec(0, 0, 3, low, high, (), 1))
 
 
-def over_indices(count: int = INDICES) -> Policy:
-    return make_policy("beta", Spec(0, 0, 3, (), (), count, 1))
+def over_indices(*counts: int) -> Policy:
+    return make_policy("beta", Spec(0, 0, 3, (), (), counts or (INDICES,), 1))
 
 
 def whole(kind: str) -> Policy:
