@@ -109,6 +109,36 @@ def test_the_integers_at_the_ends_of_a_box_are_learned():
     assert result["return_mean"] > 4
 
 
+def own(name: str, changes: dict[str, Any], **kwargs: Any) -> ActorCriticUserEnvConfig:
+    """Returns the config of a small learner in one of tests/own_envs.py."""
+    env = {"env": {"import": f"tests.own_envs:{name}"}}
+    return config_of("Signs", overlaid(env, changes), **kwargs)
+
+
+@pytest.mark.parametrize("kind", ["binary", "discrete"])
+def test_each_index_of_an_action_is_learned(kind: str):
+    result = scores(own("Switches", {"train": {"transitions": 7 * 16 * 16}}, kind=kind))
+    assert result["random_return"] < 3
+    assert result["return_mean"] > 4.5
+
+
+def test_legal_actions_alone_are_taken_and_learned():
+    result = scores(own("Doors", {}))  # which raises at a closed one
+    below = max(result["random_return"], result["constant_return"], result["untrained_return"])
+    assert below < 3
+    assert result["return_mean"] > 3.8
+
+
+@pytest.mark.parametrize("layout", ["hw", "dict"])
+def test_images_are_learned(layout: str):
+    train = {"transitions": 7 * 16 * 24, "horizon": 64, "learning_rate": 3e-3, "discount": 0.95}
+    train |= {"discount_end": 0.95, "transitions": 7 * 64 * 12}
+    result = scores(own("Catch", {"train": train}, layout=layout))
+    below = max(result["random_return"], result["constant_return"], result["untrained_return"])
+    assert below < 0.5
+    assert result["return_mean"] > 0.8
+
+
 @pytest.mark.slow
 def test_cartpole_is_solved():
     config = read_params(ROOT, "gymnasium").actor_critic
@@ -166,12 +196,16 @@ def test_a_dataset_of_another_config_is_refused():
 
 
 def test_answers_have_the_actions_of_the_environment():
-    for name, shape, further, dtype in (
-        ("Signs", (3,), {"probabilities"}, np.int32),
-        ("Pointer", (3, 2), set(), np.float32),
-        ("Dial", (3, 2), set(), np.int32),
+    brief = {"train": {"transitions": 112, "record_every": 1}}
+    for config, shape, further, dtype in (
+        (config_of("Signs", brief), (3,), {"probabilities"}, np.int32),
+        (config_of("Pointer", brief), (3, 2), set(), np.float32),
+        (config_of("Dial", brief), (3, 2), set(), np.int32),
+        (own("Doors", brief), (3,), {"probabilities"}, np.int32),
+        (own("Switches", brief), (3, 3), {"probabilities"}, np.int32),
+        (own("Catch", brief), (3,), {"probabilities"}, np.int32),
+        (own("Catch", brief, layout="dict"), (3,), {"probabilities"}, np.int32),
     ):
-        config = config_of(name, {"train": {"transitions": 112, "record_every": 1}})
         dataset, state = dataset_of(config), trained(config).state
         arrays = export(config, state, dataset)
         answered = answer("actor_critic", load(config, arrays), request(config, dataset))

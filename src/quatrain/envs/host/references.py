@@ -144,7 +144,7 @@ def measure(envs: HostEnvs, act: Act, steps: int) -> Moments:
     """
     vector = slice(*envs.interface.vector)
     observed = [envs.step(act(envs.obs)).obs[..., vector] for _ in range(steps)]
-    wide = np.concatenate(observed).reshape(-1, observed[0].shape[-1]).astype(np.float64)
+    wide = np.concatenate(np.concatenate(observed)).astype(np.float64)
     return Moments(wide.mean(0), wide.var(0))
 
 

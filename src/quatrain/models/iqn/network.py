@@ -24,6 +24,7 @@ from jaxtyping import Bool, Float, Float32, Int, Int8, Key, Shaped
 from quatrain.convolutions import BRIGHTEST, Layer, layers_of
 from quatrain.frameworks.jax import in_blocks, over_seeds
 from quatrain.models.iqn.config import Acting, LearnerConfig, LinearEpsilon, Network
+from quatrain.models.iqn.convolution import convolve
 from quatrain.models.iqn.losses import greedy_action
 from quatrain.replay.frames.ring import AnyArray
 
@@ -31,8 +32,7 @@ from quatrain.replay.frames.ring import AnyArray
 Params = Any
 LAYERS = ("hidden", "cosine", "feature", "advantage", "value")
 NOISY = LAYERS[2:]
-# Axes of images and kernels.
-AXES = ("NHWC", "HWIO", "NHWC")
+# Of the parameter whose shape is a `Sizes.layout`.
 LAYOUT = "layout"
 # Initial scale of the noise.
 SIGMA = 0.017
@@ -82,10 +82,7 @@ class Convolution(nn.Module):
         draw = partial(_uniform, init_key=init_keys.get(str(self.name)), bound=bound)
         kernel = self.param("kernel", partial(draw, part=0), shape)
         bias = self.param("bias", partial(draw, part=1), shape[3:])
-        outputs = jax.lax.conv_general_dilated(
-            images, kernel, (stride,) * 2, [(padding,) * 2] * 2, dimension_numbers=AXES
-        )
-        return outputs + bias
+        return convolve(images, kernel, stride, padding) + bias
 
 
 class QuantileNetwork(nn.Module):

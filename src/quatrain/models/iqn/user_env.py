@@ -112,7 +112,7 @@ def checked(config: IqnUserEnvConfig, interface: Interface) -> Interface:
     """
     counts = interface.action_counts
     if len(counts) != 1 or counts[0] > MAX_ACTIONS:
-        several = f"actions of {len(counts)} numbers each" if counts else "continuous actions"
+        several = f"actions of {len(counts)} indices" if counts else "continuous actions"
         actions = f"{counts[0]} actions" if len(counts) == 1 else several
         other = (
             "or train actor_critic in it"
