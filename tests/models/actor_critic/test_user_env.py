@@ -129,11 +129,10 @@ def test_legal_actions_alone_are_taken_and_learned():
     assert result["return_mean"] > 3.8
 
 
-@pytest.mark.parametrize("layout", ["hw", "dict"])
-def test_images_are_learned(layout: str):
-    train = {"transitions": 7 * 16 * 24, "horizon": 64, "learning_rate": 3e-3, "discount": 0.95}
-    train |= {"discount_end": 0.95, "transitions": 7 * 64 * 12}
-    result = scores(own("Catch", {"train": train}, layout=layout))
+def test_images_are_learned():
+    train = {"horizon": 64, "transitions": 7 * 64 * 10, "learning_rate": 3e-3}
+    train |= {"discount": 0.95, "discount_end": 0.95, "evaluate_every": 0}
+    result = scores(own("Catch", {"train": train}))
     below = max(result["random_return"], result["constant_return"], result["untrained_return"])
     assert below < 0.5
     assert result["return_mean"] > 0.8

@@ -282,7 +282,8 @@ def own(name: str, *changes: str, **kwargs: Any) -> IqnUserEnvConfig:
 
 
 def test_legal_actions_alone_are_taken_and_learned():
-    config = own("Doors", "train.turns: 96")
+    changes = ("train.turns: 192", "train.capacity: 1024", "train.loss.n_step: 1")
+    config = own("Doors", *changes, "train.loss.discount: 0.2", "train.evaluate_every: 0")
     dataset, state = collect(config, 3), trained(config)
     result = evaluate(config, state, dataset, 0).scores  # a closed one raises
     below = max(result[f"{name}_return"] for name in ("random", "constant", "untrained"))
@@ -290,21 +291,22 @@ def test_legal_actions_alone_are_taken_and_learned():
     answered = answer(
         "iqn",
         load(config, export(config, state, dataset)),
-        {"observations": np.float32([[[0, 0, 1, 0, 0, 0]]]), "agents": np.int32([0])},
+        {"observations": np.float32([[[0] * 6, [0, 0, 1, 0, 0, 0]]]), "agents": np.int32([0])},
     )
     assert answered["action"].tolist() == [1]
 
 
 @pytest.mark.parametrize("layout", ["hw", "dict"])
 def test_frames_of_images_are_stored_once_as_they_are_and_learned(layout: str):
-    config = own("Catch", "network.frames: 2", "train.turns: 96", layout=layout)
-    dataset, state = collect(config, 3), trained(config)
+    config = own("Catch", "network.frames: 2", "train.evaluate_every: 0", layout=layout)
+    dataset = collect(config, 3)
+    with shapes_unchecked():
+        yields = list(train(config, dataset, 3))
+    state = yields[-1].state
     size = 144 + (layout == "dict")
     assert state.ring.data.frames.shape == (1, 64, 1, 4, size)
     assert state.ring.data.frames.dtype == (np.uint8 if layout == "hw" else np.float32)
-    with shapes_unchecked():
-        losses = [each.metrics["loss"].mean() for each in train(config, dataset, 3)]
-    assert losses[-1] < losses[0]
+    assert yields[-1].metrics["loss"].mean() < yields[0].metrics["loss"].mean()
     example = request(config, dataset)
     assert example["observations"].shape == (2, 2, size)
     assert answer("iqn", load(config, export(config, state, dataset)), example)["action"].shape == (
