@@ -109,7 +109,7 @@ def test_the_integers_at_the_ends_of_a_box_are_learned():
     assert result["return_mean"] > 4
 
 
-def own(name: str, changes: dict[str, Any], **kwargs: Any) -> ActorCriticUserEnvConfig:
+def config_in(name: str, changes: dict[str, Any], **kwargs: Any) -> ActorCriticUserEnvConfig:
     """Returns the config of a small learner in one of tests/own_envs.py."""
     env = {"env": {"import": f"tests.own_envs:{name}"}}
     return config_of("Signs", overlaid(env, changes), **kwargs)
@@ -117,13 +117,13 @@ def own(name: str, changes: dict[str, Any], **kwargs: Any) -> ActorCriticUserEnv
 
 @pytest.mark.parametrize("kind", ["binary", "discrete"])
 def test_each_index_of_an_action_is_learned(kind: str):
-    result = scores(own("Switches", {"train": {"transitions": 7 * 16 * 16}}, kind=kind))
+    result = scores(config_in("Switches", {"train": {"transitions": 7 * 16 * 16}}, kind=kind))
     assert result["random_return"] < 3
     assert result["return_mean"] > 4.5
 
 
 def test_legal_actions_alone_are_taken_and_learned():
-    result = scores(own("Doors", {}))  # which raises at a closed one
+    result = scores(config_in("Doors", {}))  # which raises at a closed one
     below = max(result["random_return"], result["constant_return"], result["untrained_return"])
     assert below < 3
     assert result["return_mean"] > 3.8
@@ -132,7 +132,7 @@ def test_legal_actions_alone_are_taken_and_learned():
 def test_images_are_learned():
     train = {"horizon": 64, "transitions": 7 * 64 * 10, "learning_rate": 3e-3}
     train |= {"discount": 0.95, "discount_end": 0.95, "evaluate_every": 0}
-    result = scores(own("Catch", {"train": train}))
+    result = scores(config_in("Catch", {"train": train}))
     below = max(result["random_return"], result["constant_return"], result["untrained_return"])
     assert below < 0.5
     assert result["return_mean"] > 0.8
@@ -200,10 +200,10 @@ def test_answers_have_the_actions_of_the_environment():
         (config_of("Signs", brief), (3,), {"probabilities"}, np.int32),
         (config_of("Pointer", brief), (3, 2), set(), np.float32),
         (config_of("Dial", brief), (3, 2), set(), np.int32),
-        (own("Doors", brief), (3,), {"probabilities"}, np.int32),
-        (own("Switches", brief), (3, 3), {"probabilities"}, np.int32),
-        (own("Catch", brief), (3,), {"probabilities"}, np.int32),
-        (own("Catch", brief, layout="dict"), (3,), {"probabilities"}, np.int32),
+        (config_in("Doors", brief), (3,), {"probabilities"}, np.int32),
+        (config_in("Switches", brief), (3, 3), {"probabilities"}, np.int32),
+        (config_in("Catch", brief), (3,), {"probabilities"}, np.int32),
+        (config_in("Catch", brief, layout="dict"), (3,), {"probabilities"}, np.int32),
     ):
         dataset, state = dataset_of(config), trained(config).state
         arrays = export(config, state, dataset)

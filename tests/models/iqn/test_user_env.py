@@ -276,14 +276,14 @@ def test_a_dataset_of_another_environment_is_refused():
         check(user_env(), collect(CORRIDOR, 0))
 
 
-def own(name: str, *changes: str, **kwargs: Any) -> IqnUserEnvConfig:
+def config_in(name: str, *changes: str, **kwargs: Any) -> IqnUserEnvConfig:
     """Returns the config of a small learner in one of tests/own_envs.py."""
     return user_env(f"env.import: tests.own_envs:{name}", *changes, **kwargs)
 
 
 def test_legal_actions_alone_are_taken_and_learned():
     changes = ("train.turns: 192", "train.capacity: 1024", "train.loss.n_step: 1")
-    config = own("Doors", *changes, "train.loss.discount: 0.2", "train.evaluate_every: 0")
+    config = config_in("Doors", *changes, "train.loss.discount: 0.2", "train.evaluate_every: 0")
     dataset, state = collect(config, 3), trained(config)
     result = evaluate(config, state, dataset, 0).scores  # a closed one raises
     below = max(result[f"{name}_return"] for name in ("random", "constant", "untrained"))
@@ -298,7 +298,7 @@ def test_legal_actions_alone_are_taken_and_learned():
 
 @pytest.mark.parametrize("layout", ["hw", "dict"])
 def test_frames_of_images_are_stored_once_as_they_are_and_learned(layout: str):
-    config = own("Catch", "network.frames: 2", "train.evaluate_every: 0", layout=layout)
+    config = config_in("Catch", "network.frames: 2", "train.evaluate_every: 0", layout=layout)
     dataset = collect(config, 3)
     with shapes_unchecked():
         yields = list(train(config, dataset, 3))
@@ -317,7 +317,7 @@ def test_frames_of_images_are_stored_once_as_they_are_and_learned(layout: str):
 @pytest.mark.slow
 def test_images_are_learned():
     changes = ("train.turns: 512", "train.capacity: 4096", "train.loss.n_step: 3")
-    config = own("Catch", *changes)
+    config = config_in("Catch", *changes)
     result = evaluate(config, trained(config), collect(config, 3), 0).scores
     below = max(result[f"{name}_return"] for name in ("random", "constant", "untrained"))
     assert below < 0.5
@@ -326,7 +326,7 @@ def test_images_are_learned():
 
 def test_actions_of_several_indices_are_refused_in_a_line():
     with pytest.raises(DataError, match=r"has actions of 3 indices.*or train actor_critic in it"):
-        collect(own("Switches"), 0)
+        collect(config_in("Switches"), 0)
 
 
 def test_continuous_actions_are_refused_in_a_line():

@@ -67,8 +67,8 @@ def nearest_legal(
     counts: Counts, action: Int64[np.ndarray, "*index"], masks: Shaped[np.ndarray, "*any choice"]
 ) -> Int64[np.ndarray, "*any_and_index"]:
     """Returns this action, with the nearest legal choice in place of one that is not."""
-    chosen = np.atleast_1d(action)
-    distances = [np.abs(np.arange(n) - index) for n, index in zip(counts, chosen, strict=True)]
+    indices = np.atleast_1d(action)
+    distances = [np.abs(np.arange(n) - index) for n, index in zip(counts, indices, strict=True)]
     return _greatest(counts, np.where(masks > 0, -np.concatenate(distances), -np.inf))
 
 

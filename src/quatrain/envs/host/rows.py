@@ -30,8 +30,8 @@ class AgentRows:
         self.to_action = partial(to_action, action)
         self._empty: np.ndarray = np.zeros(interface.observation_size, interface.observation_dtype)
         begin = interface.vector[1]
-        self._own = slice(begin, begin + interface.has_mask * sum(self._counts))
-        self._empty[self._own] = 1
+        self._choices = slice(begin, begin + interface.has_mask * sum(self._counts))
+        self._empty[self._choices] = 1
 
     @property
     def empty(self) -> Shaped[np.ndarray, " obs"]:
@@ -54,7 +54,7 @@ class AgentRows:
         row[: values.size] = values
         if self._has_mask:
             try:
-                row[self._own] = read_mask(self.name, mask, self._counts)
+                row[self._choices] = read_mask(self.name, mask, self._counts)
             except DataError:
                 if not has_ended:
                     raise

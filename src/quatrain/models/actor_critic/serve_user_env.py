@@ -28,10 +28,10 @@ def _sizes(space: Interface) -> dict[str, Tensor]:
     dtype = torch.int32 if space.has_integers else torch.float32
     bounds = {"action_low": space.action_low, "action_high": space.action_high}
     sizes = {name: torch.tensor(bound, dtype=dtype) for name, bound in bounds.items()}
-    told = {"image": space.image, "mask": space.has_mask * space.action_counts}
+    others = {"image": space.image, "mask": space.has_mask * space.action_counts}
     if len(space.action_counts) > 1:
-        told["action_counts"] = space.action_counts
-    return sizes | {name: torch.tensor(each) for name, each in told.items() if each}
+        others["action_counts"] = space.action_counts
+    return sizes | {name: torch.tensor(each) for name, each in others.items() if each}
 
 
 def request(config: ActorCriticUserEnvConfig, dataset: Dataset) -> dict[str, np.ndarray]:

@@ -141,8 +141,8 @@ def init(
         noise_keys={},
     )
     # Without elements: its shape tells each program and file how to read a row.
-    told = {LAYOUT: jnp.zeros((0, *layout))} if layout else {}
-    return variables["params"] | told
+    shape_only = {LAYOUT: jnp.zeros((0, *layout))} if layout else {}
+    return variables["params"] | shape_only
 
 
 def init_agents(
