@@ -23,7 +23,7 @@ BUDGETS: dict[str, float] = {
     "src/quatrain/envs": 2_960,
     "src/quatrain/envs/host": 1_163,
     "src/quatrain/envs/adapters": 640,
-    "src/quatrain/replay": 721,
+    "src/quatrain/replay": 724,
     "src/quatrain/models": math.inf,
     "src/quatrain/models/allo": 1_487,
     "src/quatrain/models/iqn": 1_998,

@@ -233,7 +233,7 @@ def test_an_environment_that_is_defined_again_is_learned_as_it_is(
 
     for size in (4, 3):
         dataset = collected(size)
-        assert (dataset.interface.observation_size, dataset.interface.action_count) == (size, size)
+        assert dataset.interface.observation_size == dataset.interface.action_counts == size
         modules.train.init_state(config, dataset, 0)
         assert modules.serve.request(config, dataset)["observations"].shape[-1] == size
     collected(5)

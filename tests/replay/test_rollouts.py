@@ -21,7 +21,7 @@ SPEC = Spec(
     graph_features=5,
     action_low=(0.0,) * 6,
     action_high=(1.0,) * 6,
-    action_count=0,
+    action_counts=(),
     components=7,
 )
 Step = dict[str, Any]

@@ -27,8 +27,10 @@ class Spec(NamedTuple):
     """Holds the sizes of what is seen, drawn and paid.
 
     cells: slots of a graph, 0 if none is seen. graph_features: of the whole graph, or of an
-    observation that is a vector. action_low, action_high: bounds of the numbers that are drawn;
-    empty where one of `action_count` indices is drawn instead. components: of the reward.
+    observation that is a row. action_low, action_high: bounds of the numbers that are drawn; empty
+    where indices are drawn instead, each of so many as `action_counts` has. components: of the
+    reward. image: rows, columns and channels of an image with which a row begins, else empty. mask:
+    numbers at its end that say which choices are legal. graph_dtype: of a row.
     """
 
     cells: int
@@ -36,8 +38,11 @@ class Spec(NamedTuple):
     graph_features: int
     action_low: tuple[float, ...]
     action_high: tuple[float, ...]
-    action_count: int
+    action_counts: tuple[int, ...]
     components: int
+    image: tuple[int, ...] = ()
+    mask: int = 0
+    graph_dtype: torch.dtype = torch.float32
 
 
 class Graphs(NamedTuple):
@@ -46,7 +51,7 @@ class Graphs(NamedTuple):
     """
 
     node: Float32[Tensor, "env width node_features"]
-    graph: Float32[Tensor, "env graph_features"]
+    graph: Shaped[Tensor, "env graph_features"]
     parent: Int64[Tensor, "env width"]
     mask: Bool[Tensor, "env width"]
 
@@ -60,7 +65,7 @@ class Rollout(NamedTuple):
     """
 
     node: Float32[Tensor, "time env cells node_features"]
-    graph: Float32[Tensor, "time env graph_features"]
+    graph: Shaped[Tensor, "time env graph_features"]
     parent: Int16[Tensor, "time env cells"]
     n: Int16[Tensor, "time env"]
     raw_action: Float32[Tensor, "time env actions"]
@@ -79,7 +84,7 @@ class Transitions(NamedTuple):
     """
 
     node: Float32[Tensor, "transitions cells node_features"]
-    graph: Float32[Tensor, "transitions graph_features"]
+    graph: Shaped[Tensor, "transitions graph_features"]
     parent: Int16[Tensor, "transitions cells"]
     n: Int16[Tensor, " transitions"]
     raw_action: Float32[Tensor, "transitions actions"]
@@ -173,10 +178,10 @@ def allocate(
     """
     return Rollout(
         node=torch.zeros(*steps, spec.cells, spec.node_features),
-        graph=torch.zeros(*steps, spec.graph_features),
+        graph=torch.zeros(*steps, spec.graph_features, dtype=spec.graph_dtype),
         parent=torch.full((*steps, spec.cells), -1, dtype=torch.int16),
         n=torch.zeros(steps, dtype=torch.int16),
-        raw_action=torch.zeros(*steps, len(spec.action_low) or 1),
+        raw_action=torch.zeros(*steps, len(spec.action_low + spec.action_counts)),
         log_prob=torch.zeros(steps),
         dist_params=torch.zeros(*steps, *dist_params),
         value=torch.zeros(*steps, *values),

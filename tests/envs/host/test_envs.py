@@ -496,6 +496,17 @@ def test_agents_act_at_once_and_discrete_observations_are_one_hot():
     assert (turn.terminated.item(), turn.truncated.item()) == (False, True)
 
 
+def test_an_agent_that_leaves_observes_zeros_and_is_paid_none_until_all_have_ended():
+    with closing(alone(pair("Pair", leaves=1))) as envs:
+        turns = [envs.step(np.array([[2, 1]])) for _ in range(7)]
+    assert turns[0].rewards.tolist() == [[1, -1]]
+    assert turns[1].rewards.tolist() == [[1, 0]]
+    assert [turn.next_obs[0, 1].any() for turn in turns] == [False] * 7
+    assert [turn.next_obs[0, 0].tolist() for turn in turns] == [[0, 0, 1]] * 7
+    assert [turn.truncated.item() for turn in turns] == [False] * 6 + [True]
+    assert envs.obs[0, 1].any()  # of the next episode
+
+
 @pytest.mark.parametrize(
     ("config", "message"),
     [
@@ -503,8 +514,7 @@ def test_agents_act_at_once_and_discrete_observations_are_one_hot():
         (host_env("Untyped", reward="1"), "step 1.*reward '1' is not a real number"),
         (host_env("Untyped", terminated="False"), "terminated is 'False', not a bool"),
         (host_env("Untyped", truncated=0), "truncated is 0, not a bool"),
-        (pair("Pair", leaves=1), "ended for b but not for all agents"),
-        (pair("Silent"), "ends the episode for all agents, but a has no"),
+        (pair("Silent"), "agent a has no observation; return one of each agent"),
     ],
 )
 def test_what_an_environment_must_not_return_is_named(config: HostEnv, message: str):
@@ -525,8 +535,8 @@ def test_what_an_environment_must_not_return_is_named(config: HostEnv, message: 
         (pair("InTurns"), "whose agents act in turns, .*name the parallel"),
         (host_env("Boxed", low=-1e38, high=3e38), "32 bits cannot choose each of them"),
         (host_env("Boxed", low=0, high=2**23, dtype="int64"), "32 bits cannot choose each"),
-        (host_env("Boxed"), "Box with one axis and finite bounds; wrap"),
-        (host_env("Boxed", low=0), "Box with one axis and finite bounds; wrap"),
+        (host_env("Boxed"), "Box with finite bounds; wrap"),
+        (host_env("Boxed", low=0), "Box with finite bounds; wrap"),
         (host_env("Counter", steps=None), "registered with no limit of steps.*give a number"),
         (pair("Pair", steps=None), "registered with no limit of steps"),
         (registered("Endless", None), "registered with no limit of steps"),

@@ -14,8 +14,8 @@ from quatrain.envs.host.envs import HostEnvs, play_episodes
 from quatrain.envs.host.sizes import held_out_sizes
 from quatrain.envs.host.spaces import Interface
 
-INDICES = Interface(("agent",), 4, 7, (), (), False, 9)
-VECTORS = Interface(("agent",), 4, 0, (-1.0, 0.0), (3.0, 1.0), False, 9)
+INDICES = Interface(("agent",), 4, (), False, (7,), (), (), False, 9)
+VECTORS = Interface(("agent",), 4, (), False, (), (-1.0, 0.0), (3.0, 1.0), False, 9)
 CART_POLE = HostEnv.model_validate(
     {"kind": "gymnasium", "id": "CartPole-v1", "import": None, "kwargs": {}}
     | {"max_episode_steps": 20, "wrappers": [], "vectorization": "sync"}
@@ -65,7 +65,9 @@ PAYING = HostEnv.model_validate(
 
 def test_all_policies_play_the_same_episodes_as_many_as_fit_into_the_budget():
     sizes = held_out_sizes(None, budget=4 * 400.0, collected=320)
-    constants = [partial(references.constant_policy, np.array(action)) for action in (4, 3)]
+    constants = [
+        partial(references.constant_policy, INDICES, np.array(action)) for action in (4, 3)
+    ]
     with closing(HostEnvs(PAYING, 3, 0)) as envs:
         best, other = references.play_policies(envs, constants, sizes["learned"])
         played = references.play_references(envs, sizes, 7, constants[1])
@@ -83,7 +85,7 @@ def test_the_fewest_episodes_are_played_of_any_budget_and_a_number_is_what_it_sa
     with closing(HostEnvs(PAYING, 3, 0)) as envs:
         for episodes, counts in ((None, [8, 8, 4, 4]), (11, [11] * 4)):
             sizes = held_out_sizes(episodes, budget=1.0)
-            begin = partial(references.constant_policy, np.array(0))
+            begin = partial(references.constant_policy, INDICES, np.array(0))
             learned = references.play_policies(envs, [begin] * 2, sizes["learned"])
             played = references.play_references(envs, sizes, 3, begin)
             assert [len(each.lengths) for each in (learned[1], *played.values())] == counts
@@ -95,7 +97,7 @@ def test_the_fewest_episodes_are_played_of_any_budget_and_a_number_is_what_it_sa
 
 
 def test_scores_of_a_policy_and_of_the_references():
-    begin = partial(references.constant_policy, np.array(0))
+    begin = partial(references.constant_policy, INDICES, np.array(0))
     episodes = play_episodes(CART_POLE, 9, 0, begin)
     returns = episodes.returns[:, 0]
     alone = {"random": returns - 1, "constant": returns - 4}

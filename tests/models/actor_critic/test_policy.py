@@ -15,6 +15,7 @@ from torch.distributions import Categorical, kl_divergence
 
 from quatrain.models.actor_critic import policy as policies
 from quatrain.models.actor_critic.config import Distribution
+from quatrain.models.actor_critic.network import ILLEGAL
 from quatrain.models.actor_critic.policy import DISTRIBUTIONS, Params, Policy, make_policy
 from quatrain.replay.rollouts import Spec
 from tests.torch_numbers import seeded, wave
@@ -60,11 +61,11 @@ INDICES = 5
 
 def between(kind: str, *bounds: tuple[float, float]) -> Policy:
     low, high = zip(*bounds, strict=True)
-    return make_policy(kind, Spec(0, 0, 3, low, high, 0, 1))
+    return make_policy(kind, Spec(0, 0, 3, low, high, (), 1))
 
 
-def over_indices(count: int = INDICES) -> Policy:
-    return make_policy("beta", Spec(0, 0, 3, (), (), count, 1))
+def over_indices(*counts: int) -> Policy:
+    return make_policy("beta", Spec(0, 0, 3, (), (), counts or (INDICES,), 1))
 
 
 def whole(kind: str) -> Policy:
@@ -225,6 +226,31 @@ def test_a_log_ratio_is_as_exact_as_the_numbers_it_is_made_of(kind: str):
 
 def raw_of_indices(start: float = 1.0) -> Tensor:
     return 3 * wave(4, 3, INDICES, start=start)
+
+
+def test_over_several_indices_numbers_are_sums_over_them():
+    policy, alone = over_indices(2, 5), [over_indices(2), over_indices(5)]
+    raw, old_raw = torch.randn(2, 6, 7, generator=seeded(3)).unbind()
+    raw[0, 1] = old_raw[0, 1] = ILLEGAL
+    params, old = policy.distribution(raw), policy.distribution(old_raw)
+    singles, olds = (
+        [each.distribution(part) for each, part in zip(alone, both.split([2, 5], 1), strict=True)]
+        for both in (raw, old_raw)
+    )
+    z = policy.sample(params, seeded(4))
+    assert z[0, 0] == 0
+    assert policy.action(z).shape == z.shape == (6, 2)
+    pairs = list(zip(alone, singles, olds, z.split(1, 1), strict=True))
+    expected = {
+        "log_prob": sum(each.log_prob(single, part) for each, single, _, part in pairs),
+        "entropy": sum(each.entropy(single) for each, single, _, _ in pairs),
+        "kl": sum(each.kl(before, single) for each, single, before, _ in pairs),
+    }
+    torch.testing.assert_close(policy.log_prob(params, z), expected["log_prob"])
+    torch.testing.assert_close(policy.entropy(params), expected["entropy"])
+    torch.testing.assert_close(policy.kl(old, params), expected["kl"])
+    modes = [each.mean(single) for each, single, _, _ in pairs]
+    assert policy.mean(params).tolist() == torch.cat(modes, 1).tolist()
 
 
 def test_over_indices_numbers_are_those_of_torch():

@@ -20,7 +20,7 @@ from quatrain.models.actor_critic.rules import USER_ENV_GATED
 from quatrain.models.actor_critic.serve import export, load, request
 from quatrain.models.actor_critic.train import train
 from quatrain.models.actor_critic.user_env import spec_of, to_graphs
-from quatrain.replay.rollouts import Graphs
+from quatrain.replay.rollouts import Graphs, Spec
 from quatrain.serving import answer
 from quatrain.validation import overlaid
 from tests.conftest import ROOT, params_with, shapes_unchecked
@@ -109,6 +109,35 @@ def test_the_integers_at_the_ends_of_a_box_are_learned():
     assert result["return_mean"] > 4
 
 
+def config_in(name: str, changes: dict[str, Any], **kwargs: Any) -> ActorCriticUserEnvConfig:
+    """Returns the config of a small learner in one of tests/own_envs.py."""
+    env = {"env": {"import": f"tests.own_envs:{name}"}}
+    return config_of("Signs", overlaid(env, changes), **kwargs)
+
+
+@pytest.mark.parametrize("kind", ["binary", "discrete"])
+def test_each_index_of_an_action_is_learned(kind: str):
+    result = scores(config_in("Switches", {"train": {"transitions": 7 * 16 * 16}}, kind=kind))
+    assert result["random_return"] < 3
+    assert result["return_mean"] > 4.5
+
+
+def test_legal_actions_alone_are_taken_and_learned():
+    result = scores(config_in("Doors", {}))  # which raises at a closed one
+    below = max(result["random_return"], result["constant_return"], result["untrained_return"])
+    assert below < 3
+    assert result["return_mean"] > 3.8
+
+
+def test_images_are_learned():
+    train = {"horizon": 64, "transitions": 7 * 64 * 10, "learning_rate": 3e-3}
+    train |= {"discount": 0.95, "discount_end": 0.95, "evaluate_every": 0}
+    result = scores(config_in("Catch", {"train": train}))
+    below = max(result["random_return"], result["constant_return"], result["untrained_return"])
+    assert below < 0.5
+    assert result["return_mean"] > 0.8
+
+
 @pytest.mark.slow
 def test_cartpole_is_solved():
     config = read_params(ROOT, "gymnasium").actor_critic
@@ -122,7 +151,8 @@ def test_cartpole_is_solved():
 
 
 def test_the_running_scale_is_that_of_all_observations_together():
-    network = ScaledNetwork(Shape(inputs=3, d=4, layers=1, raw=2, values=()), "running")
+    shape = Shape(inputs=3, d=4, layers=1, raw=2, values=())
+    network = ScaledNetwork(shape, Spec(0, 0, 3, (), (), (2,), 1), "running")
     obs = torch.randn(50, 3, generator=torch.Generator().manual_seed(0)) * 7 + 20
     for part in obs.split(13):
         network.end_iteration(part)
@@ -160,17 +190,21 @@ def test_a_dataset_of_another_config_is_refused():
     short = dataset._replace(train=dataset.train._replace(obs_mean=np.zeros(1)))
     with pytest.raises(DatasetMismatch, match=r"obs_mean has the shape \(1,\), not \(2,\)"):
         check(config, short)
-    with pytest.raises(DatasetMismatch, match="its action_count is 0, and was 6"):
+    with pytest.raises(DatasetMismatch, match=r"its action_counts is \(\), and was \(6,\)"):
         check(config_of("Pointer", {}), dataset)
 
 
 def test_answers_have_the_actions_of_the_environment():
-    for name, shape, further, dtype in (
-        ("Signs", (3,), {"probabilities"}, np.int32),
-        ("Pointer", (3, 2), set(), np.float32),
-        ("Dial", (3, 2), set(), np.int32),
+    brief = {"train": {"transitions": 112, "record_every": 1}}
+    for config, shape, further, dtype in (
+        (config_of("Signs", brief), (3,), {"probabilities"}, np.int32),
+        (config_of("Pointer", brief), (3, 2), set(), np.float32),
+        (config_of("Dial", brief), (3, 2), set(), np.int32),
+        (config_in("Doors", brief), (3,), {"probabilities"}, np.int32),
+        (config_in("Switches", brief), (3, 3), {"probabilities"}, np.int32),
+        (config_in("Catch", brief), (3,), {"probabilities"}, np.int32),
+        (config_in("Catch", brief, layout="dict"), (3,), {"probabilities"}, np.int32),
     ):
-        config = config_of(name, {"train": {"transitions": 112, "record_every": 1}})
         dataset, state = dataset_of(config), trained(config).state
         arrays = export(config, state, dataset)
         answered = answer("actor_critic", load(config, arrays), request(config, dataset))

@@ -216,7 +216,7 @@ def test_walks_that_nothing_connects_are_neither_learned_nor_scored(layouts: int
 
 def test_a_dataset_of_another_environment_is_refused(trained):
     _, dataset, _ = trained
-    with pytest.raises(DatasetMismatch, match="as it is now: its action_count is 0, and was 2"):
+    with pytest.raises(DatasetMismatch, match=r"now: its action_counts is \(\), and was"):
         MODEL.collect.check(config_with(continuous=True), dataset)
 
 

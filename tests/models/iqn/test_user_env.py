@@ -16,7 +16,7 @@ from quatrain.models.iqn.collect import NO_RETURN, check, collect, scaled
 from quatrain.models.iqn.config import IqnUserEnvConfig
 from quatrain.models.iqn.evaluate import evaluate
 from quatrain.models.iqn.learn import State, evaluation_params
-from quatrain.models.iqn.serve import export, load
+from quatrain.models.iqn.serve import export, load, request
 from quatrain.models.iqn.train import (
     Cycle,
     HostLoop,
@@ -277,6 +277,59 @@ def test_the_best_evaluation_is_kept_and_judged_and_before_any_the_last_networks
 def test_a_dataset_of_another_environment_is_refused():
     with pytest.raises(DatasetMismatch, match="its observation_size is 3, and was 1"):
         check(user_env(), collect(CORRIDOR, 0))
+
+
+def config_in(name: str, *changes: str, **kwargs: Any) -> IqnUserEnvConfig:
+    """Returns the config of a small learner in one of tests/own_envs.py."""
+    return user_env(f"env.import: tests.own_envs:{name}", *changes, **kwargs)
+
+
+def test_legal_actions_alone_are_taken_and_learned():
+    changes = ("train.turns: 192", "train.capacity: 1024", "train.loss.n_step: 1")
+    config = config_in("Doors", *changes, "train.loss.discount: 0.2", "train.evaluate_every: 0")
+    dataset, state = collect(config, 3), trained(config)
+    result = evaluate(config, state, dataset, 0).scores  # a closed one raises
+    below = max(result[f"{name}_return"] for name in ("random", "constant", "untrained"))
+    assert below < 3.5 < result["return_mean"]
+    answered = answer(
+        "iqn",
+        load(config, export(config, state, dataset)),
+        {"observations": np.float32([[[0] * 6, [0, 0, 1, 0, 0, 0]]]), "agents": np.int32([0])},
+    )
+    assert answered["action"].tolist() == [1]
+
+
+@pytest.mark.parametrize("layout", ["hw", "dict"])
+def test_frames_of_images_are_stored_once_as_they_are_and_learned(layout: str):
+    config = config_in("Catch", "network.frames: 2", "train.evaluate_every: 0", layout=layout)
+    dataset = collect(config, 3)
+    with shapes_unchecked():
+        yields = list(train(config, dataset, 3))
+    state = yields[-1].state
+    size = 144 + (layout == "dict")
+    assert state.ring.data.frames.shape == (1, 64, 1, 4, size)
+    assert state.ring.data.frames.dtype == (np.uint8 if layout == "hw" else np.float32)
+    assert yields[-1].metrics["loss"].mean() < yields[0].metrics["loss"].mean()
+    example = request(config, dataset)
+    assert example["observations"].shape == (2, 2, size)
+    assert answer("iqn", load(config, export(config, state, dataset)), example)["action"].shape == (
+        2,
+    )
+
+
+@pytest.mark.slow
+def test_images_are_learned():
+    changes = ("train.turns: 512", "train.capacity: 4096", "train.loss.n_step: 3")
+    config = config_in("Catch", *changes)
+    result = evaluate(config, trained(config), collect(config, 3), 0).scores
+    below = max(result[f"{name}_return"] for name in ("random", "constant", "untrained"))
+    assert below < 0.5
+    assert result["return_mean"] > 0.9
+
+
+def test_actions_of_several_indices_are_refused_in_a_line():
+    with pytest.raises(DataError, match=r"has actions of 3 indices.*or train actor_critic in it"):
+        collect(config_in("Switches"), 0)
 
 
 def test_continuous_actions_are_refused_in_a_line():

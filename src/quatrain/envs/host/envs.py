@@ -8,22 +8,15 @@ follows, and the actions taken in it; restoring plays them again, and compares w
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
-from functools import partial
-from operator import or_
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64, Shaped
 
 from quatrain.envs.host.config import HostEnv
-from quatrain.envs.host.spaces import (
-    Interface,
-    SavedInterface,
-    reader,
-    to_action,
-    to_flag,
-    to_reward,
-)
+from quatrain.envs.host.masks import masks_of
+from quatrain.envs.host.rows import AgentRows
+from quatrain.envs.host.spaces import Interface, SavedInterface, to_flag, to_reward
 from quatrain.envs.host.user_code import ByAgent, interface_of, make, user_code
 from quatrain.envs.host.worker import Worker
 from quatrain.errors import DataError, DatasetMismatch
@@ -32,16 +25,16 @@ from quatrain.errors import DataError, DatasetMismatch
 class Transition(NamedTuple):
     """One step of all environments.
 
-    next_obs: of the same episode, also where it ended with this step. An episode ends for all
-    agents at once.
+    next_obs: of the same episode, also where it ended with this step. An episode ends when it has
+    for all agents; one that left before observes zeros, and is paid none.
     """
 
-    obs: Float32[np.ndarray, "env agent obs"]
+    obs: Shaped[np.ndarray, "env agent obs"]
     actions: Shaped[np.ndarray, "env agent *action"]
     rewards: Float32[np.ndarray, "env agent"]
     terminated: Bool[np.ndarray, " env"]
     truncated: Bool[np.ndarray, " env"]
-    next_obs: Float32[np.ndarray, "env agent obs"]
+    next_obs: Shaped[np.ndarray, "env agent obs"]
 
 
 MUST_REPEAT = (
@@ -60,18 +53,19 @@ class EnvStates(NamedTuple):
     episode: Int64[np.ndarray, " env"]
     elapsed: Int64[np.ndarray, " env"]
     actions: Shaped[np.ndarray, "env step agent *action"]
-    obs: Float32[np.ndarray, "env agent obs"]
+    obs: Shaped[np.ndarray, "env agent obs"]
 
 
 def empty_states(interface: Interface, num_envs: int) -> EnvStates:
     """Returns the states of environments that begin their first episodes."""
     steps = interface.max_episode_steps
     shape = (num_envs, steps, len(interface.agents), *interface.action_shape)
+    obs_shape = (num_envs, len(interface.agents), interface.observation_size)
     return EnvStates(
         episode=np.zeros(num_envs, np.int64),
         elapsed=np.zeros(num_envs, np.int64),
         actions=np.zeros(shape, interface.action_dtype),
-        obs=np.zeros((num_envs, len(interface.agents), interface.observation_size), np.float32),
+        obs=np.zeros(obs_shape, interface.observation_dtype),
     )
 
 
@@ -109,18 +103,22 @@ class HostEnvs:
         if config.vectorization == "async":
             for worker in self._envs[1:]:
                 worker.wait()
-        self.interface = interface_of(config, env)
-        agents = self.interface.agents
+        self._episode, self._elapsed = np.zeros((2, num_envs), np.int64)
+        with self._named_errors():
+            observed, infos = env.reset(seed=self._seed_of(0))
+            masks = masks_of(infos)
+        self.interface = interface_of(config, env, bool(masks))
         states = empty_states(self.interface, num_envs)
         self._episode, self._elapsed, self._actions, self.obs = states
+        self._is_gone = np.zeros(self.obs.shape[:2], bool)
         with self._named_errors():
-            self._read = {
-                agent: reader(f"the observation of {agent}", env.observation_space(agent))
-                for agent in agents
-            }
-            self._to_action = [partial(to_action, env.action_space(agent)) for agent in agents]
+            self._agents = [
+                AgentRows(self.interface, env, agent, agent in masks)
+                for agent in self.interface.agents
+            ]
+            first = self._observations(0, observed, masks)
         self.restart()
-        self._check_repeats(0, self._reset(0, self._seed_of(0)))
+        self._check_repeats(0, first)
 
     def _further(self) -> Any:
         """Makes an environment beside the first: in a process of its own, or in this one."""
@@ -195,7 +193,9 @@ class HostEnvs:
         self._actions[moving, self._elapsed[moving]] = turn.actions[moving]
         self._elapsed[moving] += 1
         with self._named_errors():
-            joint = {index: self._joint_action(turn.actions[index]) for index in moving.tolist()}
+            joint = {
+                index: self._joint_action(index, turn.actions[index]) for index in moving.tolist()
+            }
             self._ask("step", joint)
             for index, joint_action in joint.items():
                 self._index = index
@@ -228,6 +228,7 @@ class HostEnvs:
         self._episode[indices] = episodes
         self._elapsed[indices] = 0
         self._actions[indices] = 0
+        self._is_gone[indices] = False
         seeds = {index: self._seed_of(index) for index in indices.tolist()}
         self._ask("reset", seeds)
         for index, seed in seeds.items():
@@ -243,61 +244,57 @@ class HostEnvs:
             for index in arguments.keys() - {0}:  # the first one is in this process
                 self._envs[index].ask(method, arguments[index])
 
-    def _reset(self, index: int, seed: int) -> list[Float32[np.ndarray, " obs"]]:
+    def _reset(self, index: int, seed: int) -> list[Shaped[np.ndarray, " obs"]]:
         self._index = index
         with self._named_errors():
-            observed, _ = self._envs[index].reset(seed=seed)
-            return self._observations(observed)
+            observed, infos = self._envs[index].reset(seed=seed)
+            return self._observations(index, observed, infos)
 
-    def _joint_action(self, row: Shaped[np.ndarray, "agent *action"]) -> ByAgent:
-        agents = zip(self.interface.agents, self._to_action, row, strict=True)
-        return {agent: to_action(action) for agent, to_action, action in agents}
+    def _joint_action(self, index: int, row: Shaped[np.ndarray, "agent *action"]) -> ByAgent:
+        """Returns the actions of the agents that are there."""
+        agents = zip(self._agents, row, self._is_gone[index], strict=True)
+        return {agent.name: agent.to_action(action) for agent, action, gone in agents if not gone}
 
     def _step_env(self, index: int, actions: ByAgent, turn: Transition) -> None:
         """Steps an environment, and writes its row of the turn."""
-        agents = self.interface.agents
-        observed, reward, terminated, truncated, _ = self._envs[index].step(actions)
-        terminal = [to_flag("terminated", terminated[agent]) for agent in agents]
-        cut = [to_flag("truncated", truncated[agent]) for agent in agents]
+        observed, reward, terminated, truncated, infos = self._envs[index].step(actions)
         if self.after_step is not None:
             self.after_step(self._envs[index])
-        has_ended = self._has_ended(terminal, cut)
-        turn.next_obs[index] = self._observations(observed, has_ended)
-        turn.rewards[index] = [to_reward(reward[agent]) for agent in agents]
+        present = np.flatnonzero(~self._is_gone[index])
+        names = [self._agents[place].name for place in present]
+        terminal = np.array([to_flag("terminated", terminated[name]) for name in names])
+        over = terminal | [to_flag("truncated", truncated[name]) for name in names]
+        has_ended = bool(over.all())
+        self._is_gone[index, present] = over & (not has_ended)
+        turn.next_obs[index] = self._observations(index, observed, infos, has_ended)
+        turn.rewards[index, present] = [to_reward(reward[name]) for name in names]
         is_last = self._elapsed[index] >= self.interface.max_episode_steps
-        turn.terminated[index] = all(terminal)
-        turn.truncated[index] = not all(terminal) and (has_ended or is_last)
-
-    def _has_ended(self, terminal: list[bool], cut: list[bool]) -> bool:
-        """Returns whether the episode ended.
-
-        Raises:
-            DataError: it ended for some agents only.
-        """
-        over = list(map(or_, terminal, cut))
-        if any(over) and not all(over):
-            raise DataError(
-                f"the episode ended for {self.interface.agents[over.index(True)]} but not for all "
-                "agents; an agent that leaves before the others is not supported (SuperSuit "
-                "black_death_v3 keeps it)"
-            )
-        return all(over)
+        turn.terminated[index] = terminal.all()
+        turn.truncated[index] = not terminal.all() and (has_ended or is_last)
 
     def _observations(
-        self, observed: ByAgent, has_ended: bool = False
-    ) -> list[Float32[np.ndarray, " obs"]]:
-        missing = [agent for agent in self.interface.agents if agent not in observed]
-        if missing and has_ended:
-            raise DataError(
-                f"the step ends the episode for all agents, but {missing[0]} has no observation; "
-                "return the last ones too: they value an episode that time cuts off"
+        self, index: int, observed: ByAgent, infos: Any, has_ended: bool = False
+    ) -> list[Shaped[np.ndarray, " obs"]]:
+        """Returns the rows of all agents, of those that are gone without what they see.
+
+        Raises:
+            DataError: an observation is missing, or is none of its space.
+        """
+        masks = masks_of(infos) if self.interface.has_mask else {}
+        rows = []
+        for agent, is_gone in zip(self._agents, self._is_gone[index], strict=True):
+            if not is_gone and agent.name not in observed:
+                raise DataError(
+                    f"agent {agent.name} has no observation; return one of each agent that has "
+                    "not ended, and where the step ends the episode for all, their last ones: "
+                    "they value an episode that time cuts off"
+                )
+            rows.append(
+                agent.empty
+                if is_gone
+                else agent.read(observed[agent.name], masks.get(agent.name), has_ended)
             )
-        if missing:
-            raise DataError(
-                f"agent {missing[0]} has no observation: an agent that leaves before the others is "
-                "not supported; wrap the environment so that it stays (SuperSuit black_death_v3)"
-            )
-        return [self._read[agent](observed[agent]) for agent in self.interface.agents]
+        return rows
 
     def _named_errors(self, call: str = "") -> AbstractContextManager[None]:
         """Names the environment `_index`, its episode and step in whatever it raises."""
@@ -331,7 +328,7 @@ def check_interface(
 # Environments that step together to evaluate; more cost memory and time to make.
 MOST_ENVS = 8
 
-Act = Callable[[Float32[np.ndarray, "env agent obs"]], Shaped[np.ndarray, "env agent *action"]]
+Act = Callable[[Shaped[np.ndarray, "env agent obs"]], Shaped[np.ndarray, "env agent *action"]]
 # Begins a policy anew: one that remembers an episode acts along one episode of each environment.
 Begin = Callable[[], Act]
 

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float64, Shaped
 
 from quatrain.envs.host.envs import Act, Begin, Episodes, HostEnvs, join, play_range
+from quatrain.envs.host.masks import nearest_legal
 from quatrain.envs.host.sizes import FEWEST, Size
 from quatrain.envs.host.spaces import Interface, draw_actions
 from quatrain.statistics import bootstrap_interval
@@ -25,23 +26,28 @@ class Moments(NamedTuple):
 
 
 def random_policy(interface: Interface, rng: np.random.Generator) -> Act:
-    """Returns the policy that draws every action uniformly."""
-    return lambda obs: draw_actions(interface, rng, obs.shape[:2])
+    """Returns the policy that draws every action uniformly, of legal ones where there are masks."""
+    return lambda obs: draw_actions(interface, rng, obs.shape[:2], obs)
 
 
-def constant_policy(action: Shaped[np.ndarray, "*action"]) -> Act:
-    """Returns the policy that repeats one action."""
+def constant_policy(interface: Interface, action: Shaped[np.ndarray, "*action"]) -> Act:
+    """Returns the policy that repeats one action, or the nearest legal one."""
+    if interface.has_mask:
+        begin = interface.vector[1]
+        return lambda obs: nearest_legal(interface.action_counts, action, obs[..., begin:])
     return lambda obs: np.broadcast_to(action, obs.shape[:2] + action.shape)
 
 
 def constant_candidates(
     interface: Interface, count: int, rng: np.random.Generator
 ) -> Shaped[np.ndarray, "point *action"]:
-    """Returns all indices if there are no more than `count`, else a draw; of vectors the middle and
-    a draw.
+    """Returns all indices if there are no more than `count`, else a draw, as of several indices; of
+    vectors the middle and a draw.
     """
-    if interface.action_count:
-        drawn = rng.permutation(interface.action_count)[:count]
+    if len(interface.action_counts) > 1:
+        return draw_actions(interface, rng, (count,))
+    if interface.action_counts:
+        drawn = rng.permutation(*interface.action_counts)[:count]
         return np.sort(drawn) if len(drawn) <= FEWEST else drawn  # of more not all may be tried
     middle = (np.array(interface.action_low) + np.array(interface.action_high)) / 2
     drawn = draw_actions(interface, rng, (count - 1,))
@@ -85,7 +91,7 @@ def play_best_constant(
     for action in actions:
         if len(tried) >= FEWEST and spent > size.transitions / 2:
             break
-        begin: Begin = partial(constant_policy, np.asarray(action))
+        begin: Begin = partial(constant_policy, envs.interface, np.asarray(action))
         tried.append((begin, play_range(envs, begin, 0, 1)))
         spent += int(tried[-1][1].lengths.sum())
     while len(tried) > 1:
@@ -133,9 +139,12 @@ def warn_if_exceeded(
 
 
 def measure(envs: HostEnvs, act: Act, steps: int) -> Moments:
-    """Measures what the policy observes in so many steps of the environments, in place."""
-    observed = [envs.step(act(envs.obs)).obs for _ in range(steps)]
-    wide = np.concatenate(observed).reshape(-1, envs.interface.observation_size).astype(np.float64)
+    """Measures what the policy observes beside images and masks in so many steps of the
+    environments, in place.
+    """
+    vector = slice(*envs.interface.vector)
+    observed = [envs.step(act(envs.obs)).obs[..., vector] for _ in range(steps)]
+    wide = np.concatenate(np.concatenate(observed)).astype(np.float64)
     return Moments(wide.mean(0), wide.var(0))
 
 

@@ -241,8 +241,8 @@ def _limit(config: HostEnv, env: Any) -> int:
     return int(limit)
 
 
-def interface_of(config: HostEnv, env: Any) -> Interface:
-    """Returns the sizes of observations and actions.
+def interface_of(config: HostEnv, env: Any, has_mask: bool) -> Interface:
+    """Returns the sizes of observations and actions; has_mask: as in `describe`.
 
     Raises:
         DataError: it raises, or has spaces that no learner here can use.
@@ -252,4 +252,4 @@ def interface_of(config: HostEnv, env: Any) -> Interface:
             agent: (env.observation_space(agent), env.action_space(agent))
             for agent in env.possible_agents
         }
-        return describe(spaces, _limit(config, env))
+        return describe(spaces, _limit(config, env), has_mask)

@@ -14,6 +14,7 @@ from threading import Thread
 from typing import Any
 
 from quatrain.envs.host.config import HostEnv
+from quatrain.envs.host.masks import masks_of
 from quatrain.envs.host.user_code import make, reason_of
 from quatrain.errors import DataError
 
@@ -108,14 +109,19 @@ def serve(pipe: Connection) -> None:
             if method == "make":
                 env = make(argument)
             elif method == "reset":
-                answer = (env.reset(seed=argument)[0], None)
+                answer = _sendable(env.reset(seed=argument))
             elif method == "step":
-                answer = (*env.step(argument)[:4], None)
+                answer = _sendable(env.step(argument))
             else:
                 env.close()
             pipe.send(("", answer))
         except BaseException as error:
             pipe.send((reason_of(error), None))
+
+
+def _sendable(answer: tuple) -> tuple:
+    *values, infos = answer
+    return (*values, masks_of(infos))
 
 
 def _end_with_parent() -> None:

@@ -65,7 +65,7 @@ def spec_of(config: ActorCriticConfig, dataset: Dataset | None = None) -> Spec:
         graph_features=GRAPH_FEATURES[env.features],
         action_low=low,
         action_high=high,
-        action_count=0,
+        action_counts=(),
         components=len(env.reward.weighted),
     )
 

@@ -1,7 +1,11 @@
 """config -> about how many bytes each verb needs."""
 
+import math
 from typing import Any
 
+import numpy as np
+
+from quatrain.convolutions import FEATURES, count_units, count_weights
 from quatrain.envs.colony.config import GRAPH_FEATURES, NODE_FEATURES
 from quatrain.memory import ADAM, FLOAT, TORCH_COPIES, Needs, dense
 
@@ -29,7 +33,9 @@ def needs(config: Any, interface: Any = None) -> Needs:
     attends = built_in and network.encoder == "attention"
     # A user's environment tells its sizes only when it is made.
     inputs = interface.observation_size if interface else 1
-    actions = max(interface.action_count, len(interface.action_low)) if interface else 1
+    actions = sum(interface.action_counts) + len(interface.action_low) if interface else 1
+    image = interface.image if interface else ()
+    number = np.dtype(interface.observation_dtype).itemsize if interface else FLOAT
     components = 1
     if built_in:
         inputs = GRAPH_FEATURES[config.env.features]
@@ -37,11 +43,18 @@ def needs(config: Any, interface: Any = None) -> Needs:
         components = len(config.env.reward.weighted)
     # Queries, keys, values and outputs, and two layers of 2 d units; or two networks.
     weights = 8 * layers * d**2 if attends else 2 * dense([inputs, *[d] * layers])
+    units = d * layers
+    if image:
+        features, pixels = [count_units(image)[-1], FEATURES], math.prod(image)
+        weights = count_weights(image) + dense(features)
+        weights += 2 * dense([FEATURES + inputs - pixels, *[d] * layers])
+        # As numbers, and with what comes back to learn by.
+        units += 2 * (pixels + sum(count_units(image)) + FEATURES)
     cells = config.env.max_nodes if attends else 0
     node = NODE_FEATURES[config.env.features] * FLOAT + 2 if attends else 0
     values = 1 if network.value_heads == "total" else components
     transition = TRANSITION + actions * DRAWN + (components + 2 * values) * FLOAT
-    rollout = train.num_envs * train.horizon * (inputs * FLOAT + cells * node + transition)
+    rollout = train.num_envs * train.horizon * (inputs * number + cells * node + transition)
     # A batch is as wide as its largest colony, and a colony begins with some cells.
     tokens = 1 + (config.env.n0_min if attends else 0)
     batch = min(train.minibatch_size, train.num_envs * train.horizon) * tokens
@@ -57,7 +70,7 @@ def needs(config: Any, interface: Any = None) -> Needs:
         | {
             "weights and their moments": TORCH_COPIES * learners,
             "rollout": rollout,
-            "hidden units of a minibatch": batch * d * layers * FLOAT,
+            "hidden units of a minibatch": batch * units * FLOAT,
         },
         evaluate=data | {"weights and their moments": learners},
         keys=KEYS,

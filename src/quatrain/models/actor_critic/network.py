@@ -9,13 +9,14 @@ would attend to a single neighbour, with weight 1.
 import math
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Shaped
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
+from quatrain.convolutions import BRIGHTEST, FEATURES, count_units, layers_of
 from quatrain.frameworks.torch import seeded
 from quatrain.models.actor_critic.config import Config
 from quatrain.models.actor_critic.policy import Params, Policy, make_policy
@@ -26,10 +27,13 @@ TRUNK = 64
 SMALL_GAIN = 0.01
 CLIP = 10.0  # standard deviations at which a scaled vector is clipped
 SMALLEST_VARIANCE = 1e-8
+ILLEGAL = -1e8  # log-odds of probability 0 with which entropy and KL divergence are finite
+
+Layer = TypeVar("Layer", nn.Linear, nn.Conv2d)
 
 
 class Shape(NamedTuple):
-    """Holds the sizes of a network. inputs: features of a graph. layers: hidden ones, or blocks of
+    """Holds the sizes of a network. inputs: of policy and values. layers: hidden ones, or blocks of
     attention, of d units each. raw: parameters of a distribution. values: () or (components,).
     """
 
@@ -178,42 +182,81 @@ class GraphNetwork(Network):
 
 
 class ScaledNetwork(GraphNetwork):
-    """Scales a vector, which is the features of a graph without cells, by its mean and deviation;
-    the weights hold them, because they mean nothing without.
+    """Takes rows of an image, a vector and a mask of actions, each if there is one.
+
+    The vector is scaled by its mean and deviation, which the weights hold, because they mean
+    nothing without. Policy and values share the features of the image, as in 'Asynchronous Methods
+    for Deep Reinforcement Learning' (2016). The policy gives illegal actions no probability.
     """
 
     obs_mean: Tensor
     obs_variance: Tensor
     obs_count: Tensor
 
-    def __init__(self, shape: Shape, scale: Literal["running", "dataset", "none"]) -> None:
-        super().__init__(shape)
+    def __init__(
+        self, shape: Shape, spec: Spec, scale: Literal["running", "dataset", "none"]
+    ) -> None:
+        begin = math.prod(spec.image) if spec.image else 0
+        end = spec.graph_features - spec.mask
+        features = FEATURES if spec.image else 0
+        super().__init__(shape._replace(inputs=features + spec.graph_features - begin))
         self.clip = math.inf if scale == "none" else CLIP
         self.is_running = scale == "running"
-        self.register_buffer("obs_mean", torch.zeros(shape.inputs))
-        self.register_buffer("obs_variance", torch.ones(shape.inputs))
+        self.image, self.vector = spec.image, slice(begin, end)
+        self.mask = slice(end, spec.graph_features) if spec.mask else None
+        if spec.image:
+            self.pixels = _convolutions(spec.image)
+        self.register_buffer("obs_mean", torch.zeros(end - begin))
+        self.register_buffer("obs_variance", torch.ones(end - begin))
         self.register_buffer("obs_count", torch.zeros(()))
 
-    def encode(self, graphs: Graphs) -> Float[Tensor, "batch obs"]:
+    def forward(self, *groups: Graphs) -> Output:
+        output = super().forward(*groups)
+        if self.mask is None:
+            return output
+        legal = torch.cat([graphs.graph[:, self.mask] for graphs in groups]) > 0
+        return output._replace(raw=output.raw.masked_fill(~legal, ILLEGAL))
+
+    def encode(self, graphs: Graphs) -> Float[Tensor, "batch encoded"]:
         deviation = (self.obs_variance + SMALLEST_VARIANCE).sqrt()
-        return ((graphs.graph - self.obs_mean) / deviation).clamp(-self.clip, self.clip)
+        scaled = (graphs.graph[:, self.vector] - self.obs_mean) / deviation
+        parts = [scaled.clamp(-self.clip, self.clip)]
+        if self.image:
+            pixels = graphs.graph[:, : math.prod(self.image)].unflatten(1, self.image)
+            parts.insert(0, self.pixels(pixels.movedim(3, 1).float() / BRIGHTEST))
+        if self.mask:
+            parts.append(graphs.graph[:, self.mask].float())
+        return torch.cat(parts, 1)
 
     @torch.no_grad()
-    def end_iteration(self, obs: Float[Tensor, "transitions obs"]) -> None:
+    def end_iteration(self, obs: Shaped[Tensor, "transitions obs"]) -> None:
         """Adds observations to a running mean and variance, in place.
 
         Chan, Golub and LeVeque, 'Updating Formulae and a Pairwise Algorithm for Computing Sample
         Variances' (1979), eq. 2.1.
         """
-        if not self.is_running:
+        if not (self.is_running and self.obs_mean.numel()):
             return
-        count = self.obs_count + len(obs)
-        share = len(obs) / count
-        difference = obs.mean(0) - self.obs_mean
-        variance = torch.lerp(self.obs_variance, obs.var(0, correction=0), share)
+        vectors = obs[:, self.vector]
+        count = self.obs_count + len(vectors)
+        share = len(vectors) / count
+        difference = vectors.mean(0) - self.obs_mean
+        variance = torch.lerp(self.obs_variance, vectors.var(0, correction=0), share)
         self.obs_variance.copy_(variance + share * (1 - share) * difference.square())
         self.obs_mean.add_(share * difference)
         self.obs_count.copy_(count)
+
+
+def _convolutions(image: tuple[int, ...]) -> nn.Sequential:
+    """Returns what computes the features of images, (batch, channel, row, column)."""
+    parts: list[nn.Module] = []
+    channels = image[2]
+    for filters, side, stride, padding in layers_of(image):
+        convolution = nn.Conv2d(channels, filters, side, stride, padding)
+        parts += [_with_orthogonal(convolution, math.sqrt(2)), nn.ReLU()]
+        channels = filters
+    features = _orthogonal(count_units(image)[-1], FEATURES, math.sqrt(2))
+    return nn.Sequential(*parts, nn.Flatten(), features, nn.ReLU())
 
 
 class AttentionNetwork(Network):
@@ -266,8 +309,12 @@ def _mlp(shape: Shape, head: nn.Linear) -> nn.Sequential:
 
 
 def _orthogonal(inputs: int, outputs: int, gain: float) -> nn.Linear:
-    layer = nn.Linear(inputs, outputs)
+    return _with_orthogonal(nn.Linear(inputs, outputs), gain)
+
+
+def _with_orthogonal(layer: Layer, gain: float) -> Layer:
     nn.init.orthogonal_(layer.weight, gain)
+    assert layer.bias is not None
     nn.init.zeros_(layer.bias)
     return layer
 
@@ -334,7 +381,7 @@ def make_network(config: Config, spec: Spec) -> Network:
         values=() if section.value_heads == "total" else (spec.components,),
     )
     if section.encoder == "scaled":
-        return ScaledNetwork(shape, section.observation_scale)
+        return ScaledNetwork(shape, spec, section.observation_scale)
     if section.encoder == "attention":
         return AttentionNetwork(shape, spec.node_features, section.heads)
     return GraphNetwork(shape)

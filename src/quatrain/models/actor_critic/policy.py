@@ -4,7 +4,7 @@ divergence
 A policy draws a raw action z. Draws are clamped away from the edges of the distribution first, so
 the same z is stored, executed and scored. Of numbers between bounds, log-probabilities and
 entropies are those of the executed action, low + (high − low) unit, where unit is z itself (Beta)
-or sigmoid(z) (squashed Gaussian). Of indices, z is the index as a number, on an axis of size 1.
+or sigmoid(z) (squashed Gaussian). Of indices, z are the indices as numbers.
 
 Each policy has `actions`, the numbers of a raw action; `dist_params`, the number of parameters of
 its distribution and the size of each; and pure functions of these parameters: `distribution` (from
@@ -14,6 +14,7 @@ raw one), `log_prob`, `entropy`, `kl` (KL(old || new)) and `metrics` (what else 
 """
 
 import math
+from itertools import accumulate
 
 import numpy as np
 import torch
@@ -200,33 +201,42 @@ def gaussian_entropy(params: Params) -> Float[Tensor, "*batch"]:
 
 
 class Categorical:
-    """Draws an index; the only parameter is its log-probabilities."""
+    """Draws indices, independently of each other; the only parameter is their log-probabilities,
+    those of one index after the other.
+    """
 
     def __init__(self, spec: Spec) -> None:
-        self.actions = 1
-        self.dist_params = (1, spec.action_count)
+        self.counts = list(spec.action_counts)
+        self.actions = len(self.counts)
+        self.dist_params = (1, sum(self.counts))
+        self.offsets = torch.tensor([0, *accumulate(self.counts[:-1])])
 
     def distribution(self, raw: Float[Tensor, "*batch raw"]) -> Params:
-        return (raw.log_softmax(-1),)
+        return (torch.cat([part.log_softmax(-1) for part in raw.split(self.counts, -1)], -1),)
 
     @torch.no_grad()
-    def sample(self, params: Params, generator: torch.Generator) -> Float[Tensor, "*batch 1"]:
+    def sample(self, params: Params, generator: torch.Generator) -> Float[Tensor, "*batch index"]:
         (log_probs,) = params
-        flat = log_probs.exp().reshape(-1, log_probs.shape[-1])
-        index = torch.multinomial(flat, 1, generator=generator)
-        return index.reshape(*log_probs.shape[:-1], 1).to(log_probs.dtype)
+        indices = [
+            torch.multinomial(part.exp().reshape(-1, part.shape[-1]), 1, generator=generator)
+            for part in log_probs.split(self.counts, -1)
+        ]
+        drawn = torch.cat(indices, 1).reshape(*log_probs.shape[:-1], self.actions)
+        return drawn.to(log_probs.dtype)
 
-    def mean(self, params: Params) -> Float[Tensor, "*batch 1"]:
-        """Returns the most likely index."""
+    def mean(self, params: Params) -> Float[Tensor, "*batch index"]:
+        """Returns the most likely indices."""
         (log_probs,) = params
-        return log_probs.argmax(-1, keepdim=True).to(log_probs.dtype)
+        parts = log_probs.split(self.counts, -1)
+        return torch.stack([part.argmax(-1) for part in parts], -1).to(log_probs.dtype)
 
-    def action(self, z: Float[Tensor, "*batch 1"]) -> Int64[Tensor, "*batch"]:
-        return z[..., 0].long()
+    def action(self, z: Float[Tensor, "*batch index"]) -> Int64[Tensor, "..."]:
+        """Returns indices; a single one without an axis."""
+        return z.long() if self.actions > 1 else z[..., 0].long()
 
-    def log_prob(self, params: Params, z: Float[Tensor, "*batch 1"]) -> Float[Tensor, "*batch"]:
+    def log_prob(self, params: Params, z: Float[Tensor, "*batch index"]) -> Float[Tensor, "*batch"]:
         (log_probs,) = params
-        return log_probs.gather(-1, z.long())[..., 0]
+        return log_probs.gather(-1, z.long() + self.offsets).sum(-1)
 
     def entropy(self, params: Params) -> Float[Tensor, "*batch"]:
         (log_probs,) = params
@@ -254,4 +264,4 @@ DISTRIBUTIONS: dict[str, type[Beta | SquashedGaussian]] = {
 
 def make_policy(name: str, spec: Spec) -> Policy:
     """Returns a policy over indices where the environment has such, else that of this name."""
-    return Categorical(spec) if spec.action_count else DISTRIBUTIONS[name](spec)
+    return Categorical(spec) if spec.action_counts else DISTRIBUTIONS[name](spec)

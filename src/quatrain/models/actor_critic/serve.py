@@ -51,9 +51,10 @@ def load(config: Config, arrays: dict[str, np.ndarray]) -> Served:
     `theta`, its direction in radians; and `value`, the expected discounted return.
 
     In an environment of a user, inputs: `observations` (n, size), flattened as the environment
-    returns them; Discrete parts are one-hot vectors. Outputs: `action` (n,), the index of a
-    Discrete action space from 0, or (n, size), a vector within its bounds, of integers if the space
-    holds such; `value` (n,), the expected discounted return; and for indices `probabilities` (n,
+    returns them; Discrete parts are one-hot vectors, an image comes first, with channels last, and
+    a mask of actions last. Outputs: `action` (n,), the index of a Discrete action space from 0, or
+    (n, size), the indices of several, or a vector within its bounds, of integers if the space holds
+    such; `value` (n,), the expected discounted return; and for indices `probabilities` (n,
     actions), of the policy that explores.
 
     Raises:

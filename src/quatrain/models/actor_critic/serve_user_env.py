@@ -19,14 +19,20 @@ from quatrain.serving import Input
 
 
 def constants(state: State, dataset: Dataset) -> dict[str, Tensor]:
-    """Returns the bounds of actions that are vectors, so that answers need no environment."""
-    return _bounds(dataset.interface.restored)
+    """Returns the bounds of actions that are vectors, and what else of rows and actions the weights
+    do not tell, so that answers need no environment.
+    """
+    return _sizes(dataset.interface.restored)
 
 
-def _bounds(space: Interface) -> dict[str, Tensor]:
+def _sizes(space: Interface) -> dict[str, Tensor]:
     dtype = torch.int32 if space.has_integers else torch.float32
     bounds = {"action_low": space.action_low, "action_high": space.action_high}
-    return {name: torch.tensor(bound, dtype=dtype) for name, bound in bounds.items()}
+    sizes = {name: torch.tensor(bound, dtype=dtype) for name, bound in bounds.items()}
+    others = {"image": space.image, "mask": space.has_mask * space.action_counts}
+    if len(space.action_counts) > 1:
+        others["action_counts"] = space.action_counts
+    return sizes | {name: torch.tensor(each) for name, each in others.items() if each}
 
 
 def request(config: ActorCriticUserEnvConfig, dataset: Dataset) -> dict[str, np.ndarray]:
@@ -43,16 +49,23 @@ def template(
         tuple(arrays.get(name, np.empty(0)).astype(float).tolist())
         for name in ("action_low", "action_high")
     )
+    image, mask, counts = (
+        tuple(arrays.get(name, np.empty(0, int)).tolist())
+        for name in ("image", "mask", "action_counts")
+    )
+    pixels = int(np.prod(image)) if image else 0
     space = Interface(
         agents=(AGENT,),
-        observation_size=_size(arrays, "params/obs_mean"),
-        action_count=0 if low or high else raw,
+        observation_size=pixels + _size(arrays, "params/obs_mean") + sum(mask),
+        image=image,
+        has_mask=bool(mask),
+        action_counts=() if low or high else counts or mask or (raw,),
         action_low=low or high,
         action_high=high or low,
         has_integers="action_low" in arrays and arrays["action_low"].dtype.kind == "i",
         max_episode_steps=0,
     )
-    return spec_in(space), _bounds(space)
+    return spec_in(space), _sizes(space)
 
 
 def _size(arrays: dict[str, np.ndarray], name: str) -> int:
@@ -63,7 +76,7 @@ def answering(
     config: ActorCriticUserEnvConfig, actor: Actor, weights: dict[str, Any]
 ) -> Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]:
     """Returns what tells the actions of the deterministic policy, values, and of indices
-    probabilities.
+    probabilities, those of one index after the other.
     """
     low, high = (weights[name].numpy(force=True) for name in ("action_low", "action_high"))
 
@@ -95,5 +108,7 @@ def sampling(
 
 def inputs(config: ActorCriticUserEnvConfig, spec: Spec) -> dict[str, Input]:
     """Returns the inputs of a request."""
+    if spec.graph_dtype == torch.uint8:
+        return {"observations": Input(np.uint8, (spec.graph_features,), 0, 255)}
     most = float(np.finfo(np.float32).max)
     return {"observations": Input(np.float32, (spec.graph_features,), -most, most)}

@@ -35,8 +35,8 @@ EXAMPLES = 3
 
 
 class Training(NamedTuple):
-    """Holds what training reads: mean and variance of observations, and the seed of the episodes to
-    evaluate on.
+    """Holds what training reads: mean and variance of observations, less images and masks, and the
+    seed of the episodes to evaluate on.
     """
 
     obs_mean: Float64[np.ndarray, " obs"]
@@ -50,7 +50,7 @@ class HeldOut(NamedTuple):
     """
 
     seed: Int64[np.ndarray, ""]
-    first_obs: Float32[np.ndarray, "example obs"]
+    first_obs: Shaped[np.ndarray, "example obs"]
 
 
 class Dataset(NamedTuple):
@@ -114,7 +114,8 @@ def check(config: ActorCriticUserEnvConfig, dataset: Dataset) -> None:
     """
     check_interface(config.env, dataset.interface)
     space = checked(config, dataset.interface.restored)
-    shape = (space.observation_size,)
+    begin, end = space.vector
+    shape = (end - begin,)
     for name in ("obs_mean", "obs_variance"):
         array = getattr(dataset.train, name)
         if array.shape != shape:
@@ -140,7 +141,7 @@ class UserEnvState(NamedTuple):
     episode: Int64[Tensor, " env"]
     elapsed: Int64[Tensor, " env"]
     actions: Shaped[Tensor, "env step agent *action"]
-    obs: Float32[Tensor, "env agent obs"]
+    obs: Shaped[Tensor, "env agent obs"]
     running: Float32[Tensor, "env 2"]
     episode_means: Float32[Tensor, "2"]
     policy: UInt8[Tensor, " state"]
@@ -159,8 +160,11 @@ def spec_in(space: Interface) -> Spec:
         graph_features=space.observation_size,
         action_low=low,
         action_high=high,
-        action_count=space.action_count,
+        action_counts=space.action_counts,
         components=1,
+        image=space.image,
+        mask=space.observation_size - space.vector[1],
+        graph_dtype=torch.from_numpy(np.zeros(0, space.observation_dtype)).dtype,
     )
 
 
@@ -274,7 +278,7 @@ class UserEnvs:
         self.host.close()
 
 
-def to_graphs(obs: Float[np.ndarray, "env obs"]) -> Graphs:
+def to_graphs(obs: Shaped[np.ndarray, "env obs"]) -> Graphs:
     """Returns observations as graphs without cells."""
     envs = len(obs)
     return Graphs(

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float32
+from jaxtyping import Float32, Shaped
 
 from quatrain.errors import DatasetMismatch
 from quatrain.models.iqn.config import LearnerConfig
@@ -32,11 +32,17 @@ NO_RETURN = float(np.finfo(np.float32).min)
 
 
 class Sizes(NamedTuple):
-    """Holds the sizes of a world; hashable. frame: numbers that an agent observes in a turn."""
+    """Holds the sizes of a world; hashable.
+
+    frame: numbers that an agent observes in a turn. layout: where these are more than a vector,
+    rows, columns and channels of an image, which comes first, numbers of the vector behind it, and
+    of the mask of actions behind both; 0 of what is not there.
+    """
 
     agents: int
     frame: int
     actions: int
+    layout: tuple[int, ...] = ()
 
 
 class Scale(NamedTuple):
@@ -46,9 +52,9 @@ class Scale(NamedTuple):
     deviation: Float32[AnyArray, "*seed obs"]
 
 
-def scaled(scale: Scale, obs: Float32[AnyArray, "*any obs"]) -> Float32[AnyArray, "*any obs"]:
-    """Returns inputs of observations; the scale is that of one seed."""
-    return (obs - scale.mean) / scale.deviation
+def scaled(scale: Scale, obs: Shaped[AnyArray, "*any obs"]) -> Shaped[AnyArray, "*any obs"]:
+    """Returns inputs of observations, bytes as they are; the scale is that of one seed."""
+    return obs if obs.dtype == np.uint8 else (obs - scale.mean) / scale.deviation
 
 
 def dataset_type(config: LearnerConfig) -> Any:

@@ -179,7 +179,7 @@ class JaxEnv(UserEnv):
         description="null: import names the callable, such as gymnax:make with kwargs {env_id: "
         "CartPole-v1}"
     )
-    wrappers: tuple[()] = Field(description="[]: wrap what import returns")  # type: ignore[assignment]
+    wrappers: tuple[()] = Field(description="[]: wrap what import returns")
     vectorization: Literal["sync"] = Field(description="sync: one compiled program steps them all")
 
     @property

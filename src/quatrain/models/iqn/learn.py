@@ -115,7 +115,7 @@ def init_params(config: LearnerConfig, sizes: Sizes, base_key: Key[Array, ""]) -
     """Draws the first parameters of all agents of a seed."""
     keys = jax.random.split(jax.random.fold_in(base_key, INIT), sizes.agents)
     inputs = config.network.frames * sizes.frame
-    return network.init_agents(config.network, keys, inputs, sizes.actions)
+    return network.init_agents(config.network, keys, inputs, sizes.actions, sizes.layout)
 
 
 def evaluation_params(config: LearnerConfig, state: State) -> network.Params:
@@ -190,7 +190,8 @@ def targets(
     if loss.double_q:
         taus = jax.random.uniform(select_key, (len(batch.action), loss.quantiles))
         selection_values = apply(agent.params, batch.next_stack, taus, select_noise)
-    next_action = losses.greedy_action(selection_values)
+    legal = network.legal_actions(agent.params, batch.next_stack)
+    next_action = losses.greedy_action(selection_values, legal)
     return losses.bootstrap_targets(
         batch.returns, batch.bootstrap, losses.index_by_action(values, next_action)
     )

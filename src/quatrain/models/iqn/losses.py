@@ -12,7 +12,7 @@ Where all |u| <= κ its minimum is the τ-expectile of the targets, not their qu
 import jax.numpy as jnp
 import optax
 from jax import Array
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from quatrain.models.iqn.config import LearnerConfig
 
@@ -23,9 +23,12 @@ def terms(config: LearnerConfig) -> tuple[str, ...]:
     return TERMS
 
 
-def greedy_action(values: Float[Array, "batch quantile action"]) -> Int[Array, " batch"]:
-    """Returns the action with the greatest mean over quantiles; the first of equals."""
-    return values.mean(1).argmax(-1)
+def greedy_action(
+    values: Float[Array, "batch quantile action"], legal: Bool[Array, "batch action"] | None = None
+) -> Int[Array, " batch"]:
+    """Returns the legal action with the greatest mean over quantiles; the first of equals."""
+    means = values.mean(1)
+    return (means if legal is None else jnp.where(legal, means, -jnp.inf)).argmax(-1)
 
 
 def index_by_action(

@@ -1,7 +1,11 @@
 """config -> about how many bytes each verb needs."""
 
+import math
 from typing import Any
 
+import numpy as np
+
+from quatrain.convolutions import count_units, count_weights
 from quatrain.memory import ADAM, COPIES, FLOAT, Needs, dense
 from quatrain.models.iqn.config import TRANSITION, LearnerConfig
 
@@ -22,14 +26,22 @@ def needs(config: LearnerConfig, interface: Any = None) -> Needs:
     network, train = config.network, config.train
     agents, frame = config.observed(interface)
     agents *= config.seeds
+    image = interface.image if interface else ()
+    number = np.dtype(interface.observation_dtype).itemsize if interface else config.NUMBER
+    inputs, filters, units = network.frames * frame, 0, 0
+    if image:
+        stack = (*image[:2], network.frames * image[2])
+        filters, units = count_weights(stack), math.prod(stack) + sum(count_units(stack))
+        inputs += count_units(stack)[-1] - math.prod(stack)
     weights = (
-        dense([network.frames * frame, network.hidden])
+        dense([inputs, network.hidden])
         + dense([network.cosines, network.hidden])
         + dense([network.hidden, network.hidden, 1])
+        + filters
     )
     # With targets and the best networks.
     learners = agents * weights * (ADAM + 2 * FLOAT)
-    transition = agents * config.env.worlds * (frame * config.NUMBER + TRANSITION)
+    transition = agents * config.env.worlds * (frame * number + TRANSITION)
     worlds = max(config.env.worlds, train.evaluate_every and (train.evaluation_worlds or 0))
     # An agent learns or acts in all worlds, in turns.
     rows = max(train.batch_size * train.loss.quantiles, 2 * worlds * train.acting.quantiles)
@@ -37,7 +49,8 @@ def needs(config: LearnerConfig, interface: Any = None) -> Needs:
     learning = {
         "networks and their moments": KEPT_COPIES * learners,
         "replay": KEPT_COPIES * transition * config.slots,
-        "hidden units": rows * network.hidden * FLOAT,
+        # Those of images with what comes back to learn by, and for two networks of the targets.
+        "hidden units": (rows * network.hidden + 4 * train.batch_size * units) * FLOAT,
     }
     return Needs(
         collect=data,

@@ -9,6 +9,7 @@ The modules take their random keys as arguments, for flax derives its own from t
 renamed layer would then start from other weights.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
@@ -18,10 +19,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Float, Float32, Int, Int8, Key, Shaped
+from jaxtyping import Bool, Float, Float32, Int, Int8, Key, Shaped
 
+from quatrain.convolutions import BRIGHTEST, Layer, layers_of
 from quatrain.frameworks.jax import in_blocks, over_seeds
 from quatrain.models.iqn.config import Acting, LearnerConfig, LinearEpsilon, Network
+from quatrain.models.iqn.convolution import convolve
 from quatrain.models.iqn.losses import greedy_action
 from quatrain.replay.frames.ring import AnyArray
 
@@ -29,6 +32,8 @@ from quatrain.replay.frames.ring import AnyArray
 Params = Any
 LAYERS = ("hidden", "cosine", "feature", "advantage", "value")
 NOISY = LAYERS[2:]
+# Of the parameter whose shape is a `Sizes.layout`.
+LAYOUT = "layout"
 # Initial scale of the noise.
 SIGMA = 0.017
 # Layer -> key.
@@ -64,9 +69,26 @@ class NoisyDense(nn.Module):
         return inputs @ kernel + bias
 
 
+class Convolution(nn.Module):
+    """Convolves images with filters that start uniform in ±1/√inputs, as those of NoisyDense."""
+
+    layer: Layer
+
+    @nn.compact
+    def __call__(self, images: Array, init_keys: LayerKeys) -> Array:
+        filters, side, stride, padding = self.layer
+        shape = (side, side, images.shape[-1], filters)
+        bound = math.prod(shape[:3]) ** -0.5
+        draw = partial(_uniform, init_key=init_keys.get(str(self.name)), bound=bound)
+        kernel = self.param("kernel", partial(draw, part=0), shape)
+        bias = self.param("bias", partial(draw, part=1), shape[3:])
+        return convolve(images, kernel, stride, padding) + bias
+
+
 class QuantileNetwork(nn.Module):
     network: Network
     actions: int
+    layout: tuple[int, ...]
 
     @nn.compact
     def __call__(
@@ -77,7 +99,7 @@ class QuantileNetwork(nn.Module):
             return NoisyDense(features, noisy, name=name)(inputs, init_keys, noise_keys)
 
         units = self.network.hidden
-        hidden = nn.relu(dense("hidden", stack.astype(jnp.float32), units))
+        hidden = nn.relu(dense("hidden", self._features(stack, init_keys), units))
         cosine = nn.relu(dense("cosine", embed(self.network.cosines, taus), units))
         feature = nn.relu(dense("feature", hidden[:, None] * cosine, units))
         advantage = dense("advantage", feature, self.actions)
@@ -85,24 +107,55 @@ class QuantileNetwork(nn.Module):
             return advantage
         return combine_heads(dense("value", feature, 1), advantage)
 
+    def _features(self, stack: Array, init_keys: LayerKeys) -> Array:
+        """Returns a stack, with features of its images, whose frames are channels, in their
+        place.
+        """
+        image = self.layout[:3]
+        if not any(image):
+            return stack.astype(jnp.float32)
+        frames = stack.reshape(len(stack), self.network.frames, -1)
+        pixels, others = jnp.split(frames, [math.prod(image)], -1)
+        images = jnp.moveaxis(pixels.reshape(*pixels.shape[:2], *image), 1, 3)
+        units = images.reshape(*images.shape[:3], -1).astype(jnp.float32) / BRIGHTEST
+        for number, layer in enumerate(layers_of(image)):
+            units = nn.relu(Convolution(layer, name=f"convolution{number}")(units, init_keys))
+        parts = (units, others.astype(jnp.float32))
+        return jnp.concatenate([part.reshape(len(stack), -1) for part in parts], 1)
 
-def init(network: Network, key: Key[Array, ""], inputs: int, actions: int) -> Params:
+
+def init(
+    network: Network, key: Key[Array, ""], inputs: int, actions: int, layout: tuple[int, ...] = ()
+) -> Params:
     """Draws fresh parameters of one agent, {layer: {kernel, bias}}, for stacks of this width."""
     layers = LAYERS if network.dueling else LAYERS[:-1]
     keys = dict(zip(layers, jax.random.split(key, len(layers)), strict=True))
-    variables = QuantileNetwork(network, actions).init(
+    if any(layout[:3]):
+        convolutions = range(len(layers_of(layout)))
+        keys |= {f"convolution{each}": jax.random.fold_in(key, each) for each in convolutions}
+    variables = QuantileNetwork(network, actions, layout).init(
         key,
         stack=jnp.zeros((1, inputs), jnp.int8),
         taus=jnp.zeros((1, 1)),
         init_keys=keys,
         noise_keys={},
     )
-    return variables["params"]
+    # Without elements: its shape tells each program and file how to read a row.
+    shape_only = {LAYOUT: jnp.zeros((0, *layout))} if layout else {}
+    return variables["params"] | shape_only
 
 
-def init_agents(network: Network, keys: Key[Array, " agent"], inputs: int, actions: int) -> Params:
-    """Draws fresh parameters of agents with these keys; leaves begin with axis agent."""
-    return jax.vmap(lambda key: init(network, key, inputs, actions))(keys)
+def init_agents(
+    network: Network,
+    keys: Key[Array, " agent"],
+    inputs: int,
+    actions: int,
+    layout: tuple[int, ...] = (),
+) -> Params:
+    """Draws fresh parameters of agents with these keys; leaves begin with axis agent. layout: as in
+    `Sizes`.
+    """
+    return jax.vmap(lambda key: init(network, key, inputs, actions, layout))(keys)
 
 
 def apply(
@@ -119,7 +172,8 @@ def apply(
     noise_keys: LayerKeys = {}
     if noise_key is not None and network.noisy != "none":
         noise_keys = dict(zip(NOISY, jax.random.split(noise_key, len(NOISY)), strict=True))
-    return QuantileNetwork(network, count_actions(params)).apply(  # type: ignore[return-value]
+    sizes = count_actions(params), layout_of(params)
+    return QuantileNetwork(network, *sizes).apply(  # type: ignore[return-value]
         {"params": params}, stack, taus, init_keys={}, noise_keys=noise_keys
     )
 
@@ -127,6 +181,19 @@ def apply(
 def count_actions(params: Params) -> int:
     """Returns the number of actions of which these parameters, of any axes before, give values."""
     return int(params["advantage"]["bias"].shape[-1])
+
+
+def layout_of(params: Params) -> tuple[int, ...]:
+    """Returns the layout of the rows that these parameters, of any axes before, read."""
+    return params[LAYOUT].shape[-5:] if LAYOUT in params else ()
+
+
+def legal_actions(
+    params: Params, stack: Shaped[Array, "batch inputs"]
+) -> Bool[Array, "batch action"] | None:
+    """Returns which actions the newest frames allow; None where they hold no mask."""
+    choices = (layout_of(params) or (0,))[-1]
+    return stack[:, -choices:] > 0 if choices else None
 
 
 def embed(
@@ -183,7 +250,7 @@ def greedy_actions(
 ) -> Int8[Array, " batch"]:
     """Returns the actions with the greatest q(s, a), an agent's mean of Z over `taus`, no noise."""
     values = apply(config.network, params, stack, taus)
-    return greedy_action(values).astype(jnp.int8)
+    return greedy_action(values, legal_actions(params, stack)).astype(jnp.int8)
 
 
 def pick(params: Params, index: Int[Array, ""] | int) -> Params:
@@ -205,7 +272,7 @@ def epsilon_greedy_actions(
     stack: Shaped[Array, "batch inputs"],
     epsilon: Float[Array, ""],
 ) -> Int8[Array, " batch"]:
-    """Returns an agent's actions: greedy, or with probability epsilon uniform over all actions."""
+    """Returns an agent's actions: greedy, or with probability epsilon uniform over legal ones."""
     acting = config.train.acting
     batch = len(stack)
     taus_key, explore_key, action_key = jax.random.split(key, 3)
@@ -213,12 +280,12 @@ def epsilon_greedy_actions(
     if acting.taus == "uniform":
         taus = jax.random.uniform(taus_key, (batch, acting.quantiles))
     explores = jax.random.uniform(explore_key, (batch,)) < epsilon
-    count = count_actions(params)
-    return jnp.where(
-        explores,
-        jax.random.randint(action_key, (batch,), 0, count, jnp.int8),
-        greedy_actions(config, params, stack, taus),
-    )
+    legal = legal_actions(params, stack)
+    if legal is None:
+        drawn = jax.random.randint(action_key, (batch,), 0, count_actions(params), jnp.int8)
+    else:
+        drawn = jax.random.categorical(action_key, jnp.log(legal)).astype(jnp.int8)
+    return jnp.where(explores, drawn, greedy_actions(config, params, stack, taus))
 
 
 def explore(
@@ -284,8 +351,8 @@ def values_by(
     def compute(params: Params, agent: Array, stacks: Array) -> ActionValues:
         taus = midpoints(config.train.acting.quantiles)
         quantiles = apply(config.network, pick(params, agent), stacks, taus)
-        values = quantiles.mean(1)
-        return ActionValues(values.argmax(-1).astype(jnp.int32), values, quantiles)
+        action = greedy_action(quantiles, legal_actions(params, stacks))
+        return ActionValues(action.astype(jnp.int32), quantiles.mean(1), quantiles)
 
     def answer(stacks: np.ndarray, agents: np.ndarray) -> ActionValues:
         rows_of = [np.flatnonzero(agents == agent) for agent in range(agents.max() + 1)]

@@ -34,7 +34,8 @@ def load(config: LearnerConfig, arrays: dict[str, np.ndarray]) -> Served:
     the episode; channels: empty (always 0), wall (2 on sand, else 1; 1 outside the map), on sand
     ground, each kind of item in the config's order, agents. In a user's environment `observations`
     (n, frames, size), flattened as Gymnasium's `flatten` does, oldest first and the mean of `scale`
-    before the episode.
+    before the episode. An image comes first, with channels last; 1 for each legal action and 0 for
+    others last, where the environment has masks.
     Outputs: `action` (n,), the greedy one, counted from 0 (own world: up, down, left, right);
     `values` (n, actions), the expected discounted return of each, a mean over `quantiles` (n, G,
     actions), its distribution at the levels (g + 1/2) / G.
@@ -48,7 +49,7 @@ def load(config: LearnerConfig, arrays: dict[str, np.ndarray]) -> Served:
 
     def init() -> dict[str, Any]:
         keys = jax.random.split(jax.random.key(0), sizes.agents)
-        params = network.init_agents(config.network, keys, inputs, sizes.actions)
+        params = network.init_agents(config.network, keys, inputs, sizes.actions, sizes.layout)
         return {"params": params, "scale": world.empty_scale(sizes.frame)}
 
     weights = from_template(jax.eval_shape(init), arrays)

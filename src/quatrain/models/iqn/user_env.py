@@ -6,8 +6,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from jax import Array
-from jaxtyping import Float32, Int, Int8, Int32, Int64
+from jaxtyping import Float32, Int, Int8, Int32, Int64, Shaped
 
+from quatrain.convolutions import BRIGHTEST
 from quatrain.envs.host.envs import MOST_ENVS as MOST_ENVS
 from quatrain.envs.host.envs import (
     Begin,
@@ -17,8 +18,10 @@ from quatrain.envs.host.envs import (
     empty_states,
     play_range,
 )
+from quatrain.envs.host.references import random_policy
 from quatrain.envs.host.spaces import Interface, SavedInterface
 from quatrain.errors import DataError
+from quatrain.models.iqn import network
 from quatrain.models.iqn.collect import EXAMPLES, NO_RETURN, Scale, Sizes, check_arrays, scaled
 from quatrain.models.iqn.config import IqnUserEnvConfig
 from quatrain.replay.frames.ring import Transitions
@@ -47,7 +50,7 @@ class HeldOut(NamedTuple):
     """Holds what repeats the held-out episodes, the seed of their envs, and how the first begin."""
 
     seed: Int64[np.ndarray, "1"]
-    obs: Float32[np.ndarray, "env agent obs"]
+    obs: Shaped[np.ndarray, "env agent obs"]
 
 
 class Dataset(NamedTuple):
@@ -67,7 +70,7 @@ class Final(NamedTuple):
     """
 
     turn: Int64[np.ndarray, "*seed env"]
-    obs: Float32[np.ndarray, "*seed env agent obs"]
+    obs: Shaped[np.ndarray, "*seed env agent obs"]
 
 
 class ReplayEnvs:
@@ -80,7 +83,7 @@ class ReplayEnvs:
         self.final = Final(np.zeros(len(envs.obs), np.int64), np.zeros_like(envs.obs))
 
     @property
-    def obs(self) -> Float32[np.ndarray, "env agent obs"]:
+    def obs(self) -> Shaped[np.ndarray, "env agent obs"]:
         """Returns what the agents observe in the next turn."""
         is_final = self.final.turn > 0
         return np.where(is_final[:, None, None], self.final.obs, self.envs.obs)
@@ -110,12 +113,18 @@ def checked(config: IqnUserEnvConfig, interface: Interface) -> Interface:
     Raises:
         DataError: its actions are not few and discrete.
     """
-    count = interface.action_count
-    if not 1 <= count <= MAX_ACTIONS:
-        actions = f"{count} actions" if count else "continuous actions"
+    counts = interface.action_counts
+    if len(counts) != 1 or counts[0] > MAX_ACTIONS:
+        several = f"actions of {len(counts)} indices" if counts else "continuous actions"
+        actions = f"{counts[0]} actions" if len(counts) == 1 else several
+        other = (
+            "or train actor_critic in it"
+            if len(interface.agents) == 1
+            else ("for no other learner here takes several agents")
+        )
         raise DataError(
             f"env {config.env.name} has {actions}; iqn needs Discrete ones, at most {MAX_ACTIONS}: "
-            "wrap the environment, or train actor_critic in it"
+            f"wrap the environment, {other}"
         )
     return interface
 
@@ -136,7 +145,12 @@ def check(config: IqnUserEnvConfig, dataset: Dataset) -> None:
 
 def sizes(config: IqnUserEnvConfig, dataset: Dataset) -> Sizes:
     interface = dataset.interface.restored
-    return Sizes(len(interface.agents), interface.observation_size, interface.action_count)
+    (actions,), size = interface.action_counts, interface.observation_size
+    begin, end = interface.vector
+    layout: tuple[int, ...] = (*(interface.image or (0, 0, 0)), end - begin, size - end)
+    if layout[3] == size:
+        layout = ()
+    return Sizes(len(interface.agents), size, actions, layout)
 
 
 def collect(config: IqnUserEnvConfig, seed: int) -> Dataset:
@@ -163,11 +177,8 @@ def prefill(config: IqnUserEnvConfig, seed: int) -> Transitions:
         envs_seed = draw_seed(seed, ENVS, learner)
         with closing(config.world.Envs(config.env, config.env.worlds, envs_seed)) as host_envs:
             envs = ReplayEnvs(host_envs)
-            count = checked(config, host_envs.interface).action_count
-            turns = [
-                envs.step(rng.integers(count, size=envs.obs.shape[:2]))
-                for _ in range(config.collect.turns)
-            ]
+            act = random_policy(checked(config, host_envs.interface), rng)
+            turns = [envs.step(act(envs.obs)) for _ in range(config.collect.turns)]
         seeds.append(stack(turns))
     transitions = stack(seeds)
     transitions.final[:, -1] |= ~transitions.terminated[:, -1]
@@ -179,19 +190,23 @@ def stack(items: Sequence[Transitions], axis: int = 0) -> Transitions:
 
 
 def scale_of(config: IqnUserEnvConfig, dataset: Dataset) -> Scale:
-    """Returns the scale of each seed, from its prefill or neutral."""
-    frames = np.asarray(dataset.train.frames, np.float64)
-    mean, deviation = frames.mean((1, 2, 3)), frames.std((1, 2, 3))
-    if config.collect.observation_norm == "none":
-        mean, deviation = np.zeros_like(mean), np.ones_like(deviation)
-    # A number that never changed stays as it is, less its mean.
-    deviation[deviation < LEAST_DEVIATION] = 1
-    return Scale(mean.astype(np.float32), deviation.astype(np.float32))
+    """Returns the scale of each seed, from its prefill or neutral, as of images and masks."""
+    frames = dataset.train.frames
+    mean, deviation = np.zeros((2, len(frames), frames.shape[-1]), np.float32)
+    deviation += 1
+    if config.collect.observation_norm != "none":
+        vector = slice(*dataset.interface.restored.vector)
+        vectors = np.asarray(frames[..., vector], np.float64)
+        spread = vectors.std((1, 2, 3))
+        mean[:, vector] = vectors.mean((1, 2, 3))
+        # A number that never changed stays as it is, less its mean.
+        deviation[:, vector] = np.where(spread < LEAST_DEVIATION, 1, spread)
+    return Scale(mean, deviation)
 
 
 def impossible_value(config: IqnUserEnvConfig, dataset: Dataset) -> str | None:
     """Returns what of a dataset of the right shapes this environment never shows, or None."""
-    actions, count = dataset.train.actions, dataset.interface.restored.action_count
+    actions, (count,) = dataset.train.actions, dataset.interface.restored.action_counts
     if 0 <= actions.min() <= actions.max() < count:
         return None
     return f"it has actions outside 0..{count - 1}"
@@ -212,7 +227,7 @@ class PlayState(NamedTuple):
 
     envs: EnvStates
     final: Final
-    history: Float32[np.ndarray, "seed agent env past_inputs"]
+    history: Shaped[np.ndarray, "seed agent env past_inputs"]
     turns: Int32[np.ndarray, " seed"]
     transitions: Int32[np.ndarray, " seed"]
     episodes: Int32[np.ndarray, " seed"]
@@ -232,7 +247,7 @@ def init_play_state(
     return PlayState(
         envs=envs,
         final=Final(np.zeros_like(envs.elapsed), np.zeros_like(envs.obs)),
-        history=np.zeros((*per_agent, past_inputs), np.float32),
+        history=np.zeros((*per_agent, past_inputs), interface.observation_dtype),
         turns=np.zeros(config.seeds, np.int32),
         transitions=np.asarray(~prefill.final).sum((1, 2), np.int32),
         episodes=np.asarray(prefill.terminated | prefill.final).sum((1, 2), np.int32),
@@ -337,7 +352,7 @@ class Player:
         sums = state.reward_sums + turn.rewards
         size = stacks.shape[-1] - state.history.shape[-1]
         self._state = state._replace(
-            history=np.where(ended_agents[..., None], np.float32(0), stacks[..., size:]),
+            history=np.where(ended_agents[..., None], stacks.dtype.type(0), stacks[..., size:]),
             turns=state.turns + np.int32(1),
             transitions=state.transitions + (~turn.final).sum(1, dtype=np.int32),
             episodes=state.episodes + ended.sum(1, dtype=np.int32),
@@ -345,16 +360,16 @@ class Player:
         )
         return np.where(ended_agents, sums, np.float32(0)).sum(-1)
 
-    def _stacks(self) -> Float32[np.ndarray, "seed agent env inputs"]:
+    def _stacks(self) -> Shaped[np.ndarray, "seed agent env inputs"]:
         seeds = zip(self._state.history, self.scales, self._envs, strict=True)
         return np.stack([stacked(history, scale, envs.obs) for history, scale, envs in seeds])
 
 
 def stacked(
-    history: Float32[np.ndarray, "agent env past_inputs"],
+    history: Shaped[np.ndarray, "agent env past_inputs"],
     scale: Scale,
-    obs: Float32[np.ndarray, "env agent obs"],
-) -> Float32[np.ndarray, "agent env inputs"]:
+    obs: Shaped[np.ndarray, "env agent obs"],
+) -> Shaped[np.ndarray, "agent env inputs"]:
     """Returns the inputs of one seed's networks: what was seen before, and scaled what is seen."""
     return np.concatenate([history, scaled(scale, obs).swapaxes(0, 1)], -1)
 
@@ -370,10 +385,10 @@ class GreedyPolicy:
         self.stacks = np.zeros(0, np.float32)
         """Inputs of the last turn, (agent, env, inputs); empty before the first."""
 
-    def __call__(self, obs: Float32[np.ndarray, "env agent obs"]) -> Int8[np.ndarray, "env agent"]:
+    def __call__(self, obs: Shaped[np.ndarray, "env agent obs"]) -> Int8[np.ndarray, "env agent"]:
         envs, agents, size = obs.shape
         if self.stacks.size == 0:
-            self.stacks = np.zeros((agents, envs, self._frames * size), np.float32)
+            self.stacks = np.zeros((agents, envs, self._frames * size), obs.dtype)
         self.stacks = stacked(self.stacks[..., size:], self._scale, obs)
         return np.asarray(self._act(self.stacks)).T
 
@@ -409,7 +424,11 @@ def input_sizes(config: IqnUserEnvConfig, arrays: dict[str, np.ndarray]) -> Size
     )
     if (len(kernel), len(bias)) != tuple(SIZED.values()):
         raise ValueError(f"not a learner of this config: differing arrays among {[*SIZED]}")
-    return Sizes(kernel[0], max(1, kernel[1] // config.network.frames), bias[1])
+    layout = np.shape(arrays.get(f"params/{network.LAYOUT}", np.empty(())))[-5:]
+    frame = max(1, kernel[1] // config.network.frames)
+    if layout:
+        frame = int(np.prod(layout[:3])) + sum(layout[3:])
+    return Sizes(kernel[0], frame, bias[1], layout)
 
 
 def empty_scale(frame: int) -> Scale:
@@ -421,14 +440,18 @@ def example(config: IqnUserEnvConfig, dataset: Dataset) -> dict[str, np.ndarray]
     """Returns what the first and the last agent see at the start of two held-out episodes."""
     obs = dataset.held_out.obs
     agents = np.array([0, obs.shape[1] - 1], np.int32)
-    stacks = np.tile(scale_of(config, dataset).mean[0], (EXAMPLES, config.network.frames, 1))
+    blank = scale_of(config, dataset).mean[0].astype(obs.dtype)
+    stacks = np.tile(blank, (EXAMPLES, config.network.frames, 1))
     stacks[:, -1] = obs[np.arange(EXAMPLES), agents]
     return {INPUT: stacks, "agents": agents}
 
 
 def input_limits(config: IqnUserEnvConfig, sizes: Sizes) -> Any:
     """Returns dtype, axes, least and most of what can be asked: an observation of each frame."""
-    return np.float32, (config.network.frames, sizes.frame), -LARGEST, LARGEST
+    shape = (config.network.frames, sizes.frame)
+    if any(sizes.layout[:3]) and not sizes.layout[3]:
+        return np.uint8, shape, 0, BRIGHTEST
+    return np.float32, shape, -LARGEST, LARGEST
 
 
 def read(config: IqnUserEnvConfig, scale: Scale, observations: np.ndarray) -> np.ndarray:

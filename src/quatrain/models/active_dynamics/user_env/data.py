@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from gymnasium.spaces import Box
 from jaxtyping import Bool, Float32, Float64
 
 from quatrain.envs.host.envs import HostEnvs, check_interface
-from quatrain.envs.host.spaces import Interface, SavedInterface
+from quatrain.envs.host.spaces import Interface, SavedInterface, describe
 from quatrain.envs.host.user_code import SingleAgent, make, user_code
 from quatrain.errors import DataError, DatasetMismatch
 from quatrain.models.active_dynamics.config import ActiveDynamicsUserEnvConfig, UserEnv
@@ -113,7 +114,7 @@ def checked(env: UserEnv, interface: Interface) -> Interface:
     Raises:
         DataError: actions are no vectors of real numbers, or observations no states.
     """
-    if interface.action_count or interface.has_integers:
+    if interface.action_counts or interface.has_integers:
         raise DataError(
             f"env {env.name}: actions are not continuous, so no effect B(x) a of theirs can be "
             "learned; wrap the environment so that it takes a Box of floats"
@@ -189,16 +190,9 @@ def _recorded(config: ActiveDynamicsUserEnvConfig) -> Dataset:
             f"{env.path}: leaves {border} of {count} transitions to learn from; record at least "
             f"{round(least * count / max(border, 1)) + 1}"
         )
-    bound = tuple(np.abs(joined.actions).max(0).tolist())
-    interface = Interface(
-        agents=("recording",),
-        observation_size=joined.obs.shape[1],
-        action_count=0,
-        action_low=tuple(-each for each in bound),
-        action_high=bound,
-        has_integers=False,
-        max_episode_steps=count,
-    )
+    bound = np.abs(joined.actions).max(0)
+    states = Box(-np.inf, np.inf, joined.obs.shape[1:])
+    interface = describe({"recording": (states, Box(-bound, bound))}, count)
     dt = float(np.median(steps))
     return Dataset(
         joined.part(0, border), joined.part(border, count), interface.saved, np.array(dt)

@@ -1,0 +1,61 @@
+"""what an agent observes, its action mask -> its row of an array"""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Dict
+from jaxtyping import Shaped
+
+from quatrain.envs.host.images import parts_of, without
+from quatrain.envs.host.masks import MASK, find_mask, read_mask
+from quatrain.envs.host.spaces import Interface, describe, reader, to_action
+from quatrain.errors import DataError
+
+
+class AgentRows:
+    """Reads what one agent observes; beside larger rows of other agents its own are padded."""
+
+    def __init__(self, interface: Interface, env: Any, name: str, has_mask: bool) -> None:
+        """Takes the spaces of an agent; has_mask: whether its infos hold action masks."""
+        self.name = name
+        observation, action = env.observation_space(name), env.action_space(name)
+        self._has_part = isinstance(observation, Dict) and MASK in observation.spaces
+        self._has_mask = has_mask or self._has_part
+        self._counts = describe({name: (observation, action)}, 1).action_counts
+        if self._has_part:
+            observation = without(observation, MASK)
+        self._read = reader(f"the observation of {name}", observation)
+        self.to_action = partial(to_action, action)
+        self._empty: np.ndarray = np.zeros(interface.observation_size, interface.observation_dtype)
+        begin = interface.vector[1]
+        self._choices = slice(begin, begin + interface.has_mask * sum(self._counts))
+        self._empty[self._choices] = 1
+
+    @property
+    def empty(self) -> Shaped[np.ndarray, " obs"]:
+        """Returns the row of an agent that is gone: zeros, and a mask that allows its actions."""
+        return self._empty.copy()
+
+    def read(self, observed: Any, info: Any, has_ended: bool) -> Shaped[np.ndarray, " obs"]:
+        """Returns a row; where an episode has ended, its mask may be missing.
+
+        Raises:
+            DataError: the observation is none of its space, or the mask allows nothing.
+        """
+        mask = find_mask(observed, info) if self._has_mask else None
+        if self._has_part and isinstance(observed, Mapping):
+            observed = {name: part for name, part in parts_of(observed).items() if name != MASK}
+        values = self._read(observed)
+        if values.size == self._empty.size:
+            return values
+        row = self.empty
+        row[: values.size] = values
+        if self._has_mask:
+            try:
+                row[self._choices] = read_mask(self.name, mask, self._counts)
+            except DataError:
+                if not has_ended:
+                    raise
+        return row
