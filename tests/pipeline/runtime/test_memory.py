@@ -84,7 +84,8 @@ OF_IMAGES = {
     "train": {"capacity": 30_720},
 }
 WIDE_GRU = {"network": {"seq_vae": {"hidden": 1024}}, "train": {"checkpoints": 3}}
-IMAGES = SimpleNamespace(agents=("agent",), observation_size=PIXELS)
+VECTOR = {"image": (), "observation_dtype": np.float32}
+IMAGES = SimpleNamespace(agents=("agent",), observation_size=PIXELS, **VECTOR)
 # Model, preset, changes to params.yaml, sizes of a user's environment, and GiB that a training took
 # at its peak, whose checkpoint was encoded.
 TOOK: list[tuple[str, str | None, dict[str, Any], Any, float]] = [
