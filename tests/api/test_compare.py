@@ -99,10 +99,10 @@ def test_a_training_that_diverges_has_no_scores_and_ends_nothing(
 ):
     train_and_score = comparing.train_and_score
 
-    def diverge(params: Params, *others: Any) -> Any:
-        if params.allo.train.learning_rate < 1e-5:
+    def diverge(begun: quatrain.Result, *others: Any) -> Any:
+        if begun.config.train.learning_rate < 1e-5:
             raise TrainingDiverged("allo: is not finite")
-        return train_and_score(params, *others)
+        return train_and_score(begun, *others)
 
     monkeypatch.setattr(comparing, "train_and_score", diverge)
     comparison = compare(SLOW, seeds=4, progress=True)

@@ -25,7 +25,8 @@ from quatrain.validation import nearest, overlaid, sections_of, validate_section
 
 DEFAULTS = Path(__file__).parents[1] / "defaults"
 NAMESPACE = "quatrain/"
-# What environments of users start from.
+# What environments of users start from; allo's preset `gymnasium` has cells of MountainCar-v0.
+USERS_PRESETS = {"allo": "observations"}
 USERS_PRESET = "gymnasium"
 
 
@@ -40,7 +41,7 @@ def config(model: str, preset: str | None = None, **changes: Any) -> Any:
     Args:
         model: `allo`, `iqn`, `actor_critic` or `active_dynamics`.
         preset: a name of presets/, such as `smoke` or `paper`; None: the defaults, or for an
-            environment of the user's own the preset `gymnasium`.
+            environment of the user's own the preset `gymnasium` (allo: `observations`).
         **changes: sections and keys of the model, such as `train={"steps": 2000}` or `seeds=3`;
             `env` may be whatever `quatrain.fit` takes.
 
@@ -111,7 +112,7 @@ def make_params(
     if "env" in changes:
         changes = {**changes, "env": env_keys(changes["env"])}
     if preset is None and names_user_env(changes):
-        preset = USERS_PRESET
+        preset = USERS_PRESETS.get(model, USERS_PRESET)
     raw = read_defaults(preset)
     return validated(overlaid(raw, {model: dict(changes), **shared}))
 

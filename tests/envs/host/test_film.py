@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from quatrain.envs.host.film import LARGEST_SIDE, MOST_FRAMES, film_episode, film_if_rendered
-from quatrain.envs.host.references import constant_policy
 from quatrain.errors import DataError
 from tests.envs.host.test_envs import Counter, host_env
 
@@ -26,10 +25,14 @@ class Shown(Counter):
         return np.full((2, self.width, 3), self.steps, np.uint8)
 
 
+def stand_still(obs: np.ndarray) -> np.ndarray:
+    return np.zeros(obs.shape[:2], int)
+
+
 def film(**kwargs: Any) -> Any:
     config = host_env("Counter", steps=999, **kwargs)
     config = config.model_copy(update={"import_": f"{__name__}:Shown"})
-    return film_episode(config, lambda: constant_policy(np.array(0)), seed=0)
+    return film_episode(config, lambda: stand_still, seed=0)
 
 
 def test_a_film_has_the_picture_after_each_step_and_none_of_the_next_episode():
@@ -48,7 +51,7 @@ def test_of_a_long_episode_some_pictures_are_left_out_and_large_ones_are_made_sm
 
 
 def test_an_environment_that_renders_nothing_has_no_film():
-    config, begin = host_env("Counter"), lambda: constant_policy(np.array(0))
+    config, begin = host_env("Counter"), lambda: stand_still
     with pytest.raises(DataError, match="env Counter renders no pictures; metadata"):
         film_episode(config, begin, seed=0)
     assert film_if_rendered(config, begin, seed=0) == {}

@@ -128,7 +128,7 @@ def test_a_mask_that_allows_nothing_or_is_of_other_actions_is_refused(mask: Any,
 def test_masks_of_infos_are_the_end_of_a_row(vectorization: str):
     made_by = {"kind": "gymnasium", "id": None, "import": "tests.own_envs:Doors", "kwargs": {}}
     config = HostEnv.model_validate(
-        made_by | {"max_episode_steps": 9, "vectorization": vectorization}
+        made_by | {"wrappers": [], "max_episode_steps": 9, "vectorization": vectorization}
     )
     with closing(HostEnvs(config, 2, seed=0)) as envs:
         assert envs.interface.has_mask

@@ -142,7 +142,7 @@ def test_a_game_of_minatar_is_collected_trained_and_scored():
         interface = dataset.interface.restored
         *_, last = train(config, dataset, 0)
         scores = evaluate(config, last.state, dataset, 0).scores
-    sizes = (interface.observation_size, interface.action_count, interface.max_episode_steps)
+    sizes = (interface.observation_size, *interface.action_counts, interface.max_episode_steps)
     assert sizes == (400, 3, 1000)
     assert scores["held_out_episodes"] == 4
 

@@ -84,7 +84,7 @@ def test_agents_learn_the_same_side_by_side_and_in_turn():
 
 def test_what_is_not_finite_ends_the_training_with_update_agent_seed_and_term():
     state = {name: array.copy() for name, array in to_arrays(fresh()).items()}
-    state["ring/data/rewards"][:, :, 1] = np.nan
+    state["params/hidden/bias"][:, 1] = np.nan
     expected = (
         r"^iqn: loss of agent 1, seed 0 became nan at update 1 \(agent-steps 224\)\. "
         r"Lower iqn\.train\.learning_rate or iqn\.train\.max_grad_norm\.$"

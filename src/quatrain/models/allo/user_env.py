@@ -158,7 +158,7 @@ def _walk(
     with closing(HostEnvs(config.env, num_envs, int(env_seed))) as envs:
         space = envs.interface
         turns = [
-            envs.step(draw_actions(space, draws, (num_envs, len(space.agents))))
+            envs.step(draw_actions(space, draws, envs.obs.shape[:2], envs.obs))
             for _ in range(config.collect.steps_per_env)
         ]
     walks = Observed(
