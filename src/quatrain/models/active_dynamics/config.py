@@ -376,11 +376,15 @@ class UserEnv(HostEnv):
         max_length=1000,
         description="of a recording: CSV with a header, or .npz; `*` matches several files",
     )
-    actions: Columns = Field(description="columns of actions")
-    states: Columns | None = Field(description="columns of measured states; null: all others")
+    actions: Columns = Field(description="columns of actions; []: the array `actions`")
+    states: Columns | None = Field(
+        description="columns of measured states; null: `observations`, or all others"
+    )
     angles: Columns = Field(description="of the states those that count as their cosine and sine")
     time: str | None = Field(description="column of time; null: none")
-    run: str | None = Field(description="column that numbers runs; null: each file is one")
+    run: str | None = Field(
+        description="column that numbers runs; null: `episode`, or each file is one"
+    )
     dt: float | None = Field(
         gt=0, le=1e4, description="time of a transition; null: that of the environment or of `time`"
     )
@@ -388,7 +392,7 @@ class UserEnv(HostEnv):
         description="B of dx/dt = f(x) + B a by rows, one per state; null: learned, B(x)"
     )
     action_bound: Positive | None = Field(
-        description="bound of each number of an action; null: that of the action space, or none"
+        description="of each number of an action in an environment; null: that of its action space"
     )
     true_field: str | None = Field(
         pattern=r"^[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*$",
@@ -405,16 +409,9 @@ class UserEnv(HostEnv):
         return str(self.path) if self.is_recorded else super().name
 
     def check(self) -> None:
+        together(self, "kind", "recording", "path")
         if not self.is_recorded:
             super().check()
-            return
-        if self.path is None or not self.path.endswith((".csv", ".npz")):
-            raise ValueError(
-                f"path {self.path} is no recording; name a .csv or .npz file, such as "
-                "inputs/active_dynamics/run.csv"
-            )
-        if self.path.endswith(".csv") and not self.actions:
-            raise ValueError("actions names no column; name those of actions, such as [u]")
 
 
 class UserEnvCollect(Section):
@@ -432,10 +429,6 @@ class UserEnvCollect(Section):
 class UserEnvNetwork(Section):
     """Sets the random features of the regression."""
 
-    decoder: Literal["known", "linear"] = Field(
-        description="known: observations are the states; linear: the directions in which they vary"
-    )
-    dimensions: int | None = Field(ge=1, le=32, description="states of decoder: linear")
     features: int = Field(ge=8, le=1024, description="cosines of the states")
 
 
@@ -494,10 +487,3 @@ class ActiveDynamicsUserEnvConfig(ActiveDynamicsConfig):
     def check(self) -> None:
         below(self, "collect.warmup", "train.transitions")
         multiple(self, "collect.warmup", "train.record_every")
-        together(self.network, "decoder", "linear", "dimensions")
-        if self.network.decoder == "linear" and self.env.control is not None:
-            raise ValueError(
-                "env.control is of states that decoder: linear does not know; set control: null"
-            )
-        columns = self.learners * self.network.features**2 * 16
-        fits("learners * network.features ** 2", 8 * columns, MAX_BYTES)
