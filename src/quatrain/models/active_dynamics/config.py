@@ -204,17 +204,15 @@ class SeqVaeTraining(Section):
         below(self, "horizons", "window")
 
 
-class Train(Section):
-    """Holds the arms, which learn from the same start by their own actions, and their settings."""
+class ArmsTrain(Section):
+    """Holds the arms, which learn from the same start by their own actions, and how they act."""
 
     arms: tuple[Arm, ...] = Field(min_length=1, description="ways to act: active plans actions")
     transitions: int = Field(ge=2, le=10**9, description="of each learner, warm-up included")
     record_every: int = Field(ge=1, description="transitions per record")
     checkpoints: int = Field(ge=2, le=1000, description="kept fields, even in log(transitions)")
-    acquisition: Acquisition
     planner: Planner
     policies: Policies
-    seq_vae: SeqVaeTraining
 
     @property
     def steps(self) -> int:
@@ -224,6 +222,13 @@ class Train(Section):
     def check(self) -> None:
         distinct("arms", self.arms)
         at_most(self, "checkpoints", "transitions")
+
+
+class Train(ArmsTrain):
+    """Adds what actions are planned for, and the settings of seq_vae."""
+
+    acquisition: Acquisition
+    seq_vae: SeqVaeTraining
 
 
 class Evaluate(Section):
@@ -372,9 +377,7 @@ class UserEnv(HostEnv):
         description="an environment that acts, or files"
     )
     path: str | None = Field(
-        min_length=1,
-        max_length=1000,
-        description="of a recording: CSV with a header, or .npz; `*` matches several files",
+        description="of a recording: CSV with a header, or .npz; `*` matches several files"
     )
     actions: Columns = Field(description="columns of actions; []: the array `actions`")
     states: Columns | None = Field(
@@ -418,9 +421,7 @@ class UserEnvCollect(Section):
     """Sets how much is recorded before learning, and held out."""
 
     warmup: int = Field(ge=50, le=10**6, description="transitions that all arms begin with")
-    held_out_transitions: int = Field(
-        ge=100, le=10**6, description="of an environment, half random, half binary sequences"
-    )
+    held_out_transitions: int = Field(ge=100, le=10**6, description="of an environment")
     held_out_fraction: float = Field(
         gt=0, lt=1, description="last part of a recording, which is never learned from"
     )
@@ -432,23 +433,13 @@ class UserEnvNetwork(Section):
     features: int = Field(ge=8, le=1024, description="cosines of the states")
 
 
-class UserEnvTrain(Section):
-    """Sets arms, their transitions and how the active one plans."""
-
-    arms: tuple[Arm, ...] = Field(min_length=1, description="of an environment: ways to act")
-    transitions: int = Field(ge=2, le=10**6, description="of each learner, warm-up included")
-    record_every: int = Field(ge=1, description="transitions per record")
-    checkpoints: int = Field(ge=2, le=1000, description="times that features are chosen anew")
-    planner: Planner
-    policies: Policies
-
-    @property
-    def steps(self) -> int:
-        """Returns `Progress.step` of the last yield."""
-        return self.transitions
+class UserEnvTrain(ArmsTrain):
+    """Sets arms, their transitions and how the active one plans; features are chosen anew at
+    checkpoints.
+    """
 
     def check(self) -> None:
-        distinct("arms", self.arms)
+        super().check()
         multiple(self, "record_every", "planner.replan_every")
         multiple(self, "transitions", "record_every")
 

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float32, Float64, Int64
 
 from quatrain.envs.host.envs import HostEnvs, check_interface
 from quatrain.envs.host.spaces import Interface, SavedInterface, describe
-from quatrain.envs.host.user_code import SingleAgent, make, user_code
+from quatrain.envs.host.user_code import make, user_code
 from quatrain.errors import DataError
 from quatrain.models.active_dynamics.config import ActiveDynamicsUserEnvConfig, UserEnv
 from quatrain.storage.recordings import EPISODE, FLAGS, OBSERVATIONS, Table, read_table
@@ -93,8 +93,7 @@ def time_step(env: UserEnv) -> float:
     if env.dt is not None:
         return env.dt
     with closing(make(env)) as host, user_code(lambda reason: f"env {env.name}: {reason}"):
-        assert isinstance(host, SingleAgent)
-        dt = getattr(host.env.unwrapped, "dt", None)
+        dt = getattr(host.unwrapped, "dt", None)
     if not isinstance(dt, int | float) or dt <= 0:
         raise DataError(
             f"env {env.name} has no dt; set active_dynamics.env.dt to the time of a transition"
@@ -169,8 +168,8 @@ def _recorded(config: ActiveDynamicsUserEnvConfig) -> Dataset:
     least = max(FEWEST, config.network.features // 2)
     if border < least or count - border < 2:
         raise DataError(
-            f"{env.path}: leaves {border} of {count} transitions to learn from; record at least "
-            f"{round(least * count / max(border, 1)) + 1}"
+            f"{env.path}: leaves {border} of {count} transitions to learn from, which takes "
+            f"{least}; record more"
         )
     bound = np.abs(joined.actions).max(0)
     states = Box(-np.inf, np.inf, joined.obs.shape[1:])

@@ -35,7 +35,8 @@ class State(NamedTuple):
     """Holds all that changes while learning, of all learners: arm by arm, all seeds of each.
 
     environment: running episodes (`envs.EnvStates`), and replay: their transitions; None where runs
-    are recorded. transitions: of each learner, in those of `train.transitions`.
+    are recorded, the warm-up included. transitions: of each learner, in those of
+    `train.transitions`.
     """
 
     params: tuple[Learner, ...]
@@ -44,7 +45,6 @@ class State(NamedTuple):
     plan: Plan
     generator: UInt8[Tensor, " state"]
     replay: Transitions | None
-    truncations: Int64[Tensor, " learner"]
     transitions: Int64[Tensor, ""]
 
 
@@ -57,9 +57,6 @@ class System(NamedTuple):
     dt: float
     interface: Interface
     envs: HostEnvs | None
-
-    def recorded_until(self, transitions: Tensor) -> int:
-        return recorded_until(self.config, len(self.train.y), int(transitions))
 
 
 @contextmanager
@@ -84,11 +81,11 @@ def to_tensors(runs: Runs) -> Transitions:
 
 
 def recorded_until(config: ActiveDynamicsUserEnvConfig, count: int, transitions: int) -> int:
-    """Returns how many of `count` in the dataset belong to `transitions` of the training."""
+    """Returns how many of `count` recorded ones belong to `transitions` of the training."""
     warmup = config.collect.warmup
     first = min(warmup, count // 2)
     share = (transitions - warmup) / (config.train.transitions - warmup)
-    return first + round(share * (count - first)) if config.env.is_recorded else warmup
+    return first + round(share * (count - first))
 
 
 def checkpoint_steps(config: ActiveDynamicsUserEnvConfig) -> set[int]:
@@ -105,17 +102,18 @@ def init_state(config: ActiveDynamicsUserEnvConfig, dataset: Dataset, seed: int)
         DataError: nothing can be learned from it.
     """
     rng = generator_from_seed(np.random.SeedSequence(seed))
-    first = recorded_until(config, len(dataset.train.ends), config.collect.warmup)
-    start, dt = to_tensors(dataset.train.part(0, first)), float(dataset.dt)
+    runs, count, warmup = dataset.train, config.learners, config.collect.warmup
+    if config.env.is_recorded:
+        runs = runs.part(0, recorded_until(config, len(runs.ends), warmup))
+    start, dt = to_tensors(runs), float(dataset.dt)
     learners = [regression.begin(config, start, dt, index) for index in range(config.seeds)]
-    interface = checked(config.env, dataset.interface.restored)
-    size, count = len(interface.action_low), config.learners
+    size = runs.actions.shape[1]
     environment = replay = None
     if not config.env.is_recorded:
-        environment = tuple(map(torch.tensor, empty_states(interface, count)))
-        shape = (count, config.train.transitions - config.collect.warmup)
-        zeros = [torch.zeros(*shape, column.shape[1], dtype=torch.float64) for column in start]
-        replay = Transitions(*zeros)
+        environment = tuple(map(torch.tensor, empty_states(dataset.interface.restored, count)))
+        left = config.train.transitions - warmup
+        padded = [torch.cat([column, column.new_zeros(left, column.shape[1])]) for column in start]
+        replay = Transitions(*(column.repeat(count, 1, 1) for column in padded))
     return State(
         params=tuple(learners) * len(config.arms),
         environment=environment,
@@ -123,8 +121,7 @@ def init_state(config: ActiveDynamicsUserEnvConfig, dataset: Dataset, seed: int)
         plan=planner.first_plan(config.train.planner, config.seeds, size),
         generator=rng.get_state(),
         replay=replay,
-        truncations=torch.zeros(count, dtype=torch.int64),
-        transitions=torch.tensor(config.collect.warmup, device="cpu"),
+        transitions=torch.tensor(warmup, device="cpu"),
     )
 
 
@@ -161,7 +158,7 @@ def advance_by(system: System, state: State, transitions: int) -> tuple[State, M
     Raises:
         TrainingDiverged: something is not finite.
     """
-    before, surprises = state.truncations, []
+    surprises = []
     try:
         for _ in range(transitions // system.config.train.planner.replan_every):
             state, surprise = advance(system, state)
@@ -169,22 +166,15 @@ def advance_by(system: System, state: State, transitions: int) -> tuple[State, M
         nll = torch.stack(surprises).nanmean(0)
     except torch.linalg.LinAlgError:
         nll = torch.full((system.config.learners,), torch.inf)
-    held_out = torch.stack(
-        [
-            regression.surprise(learner.model, system.held_out, system.dt).nll.mean()
-            for learner in state.params
-        ]
-    )
-    if not (held_out.isfinite().all() and not nll.isinf().any()):
+    models = [learner.model for learner in state.params]
+    unseen = [regression.surprise(model, system.held_out, system.dt).nll.mean() for model in models]
+    held_out = torch.stack(unseen)
+    if nll.isinf().any() or not held_out.isfinite().all():
         raise TrainingDiverged(
             f"active_dynamics stopped at transition {int(state.transitions)}: "
             "innovation_nll is not finite; lower active_dynamics.network.features"
         )
-    columns = {
-        "innovation_nll": nll.nan_to_num(0),
-        "monitor/held_out_nll": held_out,
-        "truncations": (state.truncations - before).double(),
-    }
+    columns = {"innovation_nll": nll.nan_to_num(0), "monitor/held_out_nll": held_out}
     return state, by_seed(_by_arm(system.config, columns))
 
 
@@ -206,7 +196,8 @@ def advance(system: System, state: State) -> tuple[State, Float64[Tensor, " lear
     config, before = system.config, state.transitions
     if system.envs is None:
         state = state._replace(transitions=before + config.train.planner.replan_every)
-        rows = slice(system.recorded_until(before), system.recorded_until(state.transitions))
+        times, count = (before, state.transitions), len(system.train.y)
+        rows = slice(*(recorded_until(config, count, int(time)) for time in times))
         blocks = [Transitions(*(column[rows] for column in system.train))] * config.learners
     else:
         state, blocks = _played(system, system.envs, state)
@@ -215,22 +206,20 @@ def advance(system: System, state: State) -> tuple[State, Float64[Tensor, " lear
         surprises.append(regression.surprise(learner.model, block, system.dt).nll.mean())
         learner = regression.observe(learner, block, system.dt)
         if int(state.transitions) in checkpoint_steps(config):
-            batch = transitions_of(system, state, place)
             unplanned = None if system.envs is None else config.collect.warmup
-            learner = regression.refit(learner, batch, system.dt, place % config.seeds, unplanned)
+            batch, seed = transitions_of(system, state, place), place % config.seeds
+            learner = regression.refit(learner, batch, system.dt, seed, unplanned)
         learners.append(learner)
     return state._replace(params=tuple(learners)), torch.stack(surprises)
 
 
 def transitions_of(system: System, state: State, learner: int) -> Transitions:
     """Returns all that a learner has learned from."""
-    known = system.recorded_until(state.transitions)
-    columns = [column[:known] for column in system.train]
+    count = int(state.transitions)
     if state.replay is not None:
-        count = int(state.transitions) - known
-        played = (column[learner, :count] for column in state.replay)
-        columns = [torch.cat(parts) for parts in zip(columns, played, strict=True)]
-    return Transitions(*columns)
+        return Transitions(*(column[learner, :count] for column in state.replay))
+    known = recorded_until(system.config, len(system.train.y), count)
+    return Transitions(*(column[:known] for column in system.train))
 
 
 def _played(system: System, envs: HostEnvs, state: State) -> tuple[State, list[Transitions]]:
@@ -242,26 +231,22 @@ def _played(system: System, envs: HostEnvs, state: State) -> tuple[State, list[T
         plan = _planned(system, envs, state, rng)
     turns = []
     for age in range(config.train.planner.replan_every):
-        arm_actions = []
         for arm in config.arms:
             hold = config.train.policies.hold(arm)
             policy_states[arm] = policies.act(arm, 1.0, hold, policy_states[arm], rng)
-            is_planned = arm == "active"
-            action = policy_states[arm].action
-            arm_actions.append(
-                planner.decision(config.train.planner, plan, age) if is_planned else action
-            )
-        scaled = torch.cat(arm_actions).numpy(force=True)[:, None]
+        actions = {arm: policy_states[arm].action for arm in config.arms}
+        if "active" in actions:
+            actions["active"] = planner.decision(config.train.planner, plan, age)
+        scaled = torch.cat(list(actions.values())).numpy(force=True)[:, None]
         turns.append(envs.step(to_actions(system.interface, scaled)))
     columns = [
         torch.tensor(np.stack([getattr(turn, name)[:, 0] for turn in turns], 1))
         for name in ("obs", "actions", "next_obs")
     ]
-    ended = sum(torch.tensor(turn.terminated | turn.truncated).long() for turn in turns)
     blocks = Transitions(*(column.to(rng.device).double() for column in columns))
     assert state.replay is not None
     replay = Transitions(*(column.clone() for column in state.replay))
-    first = int(state.transitions) - config.collect.warmup
+    first = int(state.transitions)
     for kept, block in zip(replay, blocks, strict=True):
         kept[:, first : first + len(turns)] = block
     state = state._replace(
@@ -270,7 +255,6 @@ def _played(system: System, envs: HostEnvs, state: State) -> tuple[State, list[T
         plan=plan,
         generator=rng.get_state(),
         replay=replay,
-        truncations=state.truncations + ended,
         transitions=state.transitions + len(turns),
     )
     return state, [Transitions(*of_learner) for of_learner in zip(*blocks, strict=True)]

@@ -152,14 +152,10 @@ def begin(config: ActiveDynamicsUserEnvConfig, batch: Transitions, dt: float, se
                 f"{name}: {kind} {int(deviation.argmin())} never changes; vary it, or leave it out"
             )
     d, size = batch.y.shape[-1], batch.actions.shape[-1]
-    frequency, phase = draw_features(d, config.network.features, seed)
-    columns = len(phase) * (1 + size if effect is None else 1)
-    model = empty_model(d, size, len(phase), columns)._replace(
-        center=batch.y.mean(0),
-        scale=1 / batch.y.std(0),
-        bound=batch.actions.abs().amax(0),
-        frequency=frequency,
-        phase=phase,
+    features = config.network.features
+    columns = features * (1 + size if effect is None else 1)
+    model = empty_model(d, size, features, columns)._replace(
+        center=batch.y.mean(0), scale=1 / batch.y.std(0), bound=batch.actions.abs().amax(0)
     )
     speed = model.scaled_velocity(batch, dt).square().mean(0).sqrt().clamp(min=LEAST_DEVIATION)
     model = model._replace(speed=speed)
@@ -194,15 +190,16 @@ def refit(
     most and lead elsewhere; None: all.
     """
     d, count = len(learner.model.speed), len(learner.model.phase)
-    unit_frequency = draw_features(d, count, seed)[0]
+    unit_frequency, phase = draw_features(d, count, seed)
     v = learner.model.scaled_velocity(batch, dt) - batch.actions @ learner.model.control.mT
     z = learner.model.state(batch.y)
     best, greatest = None, -torch.inf
     for length in LENGTHS:
-        model = learner.model._replace(frequency=unit_frequency / length)
+        model = learner.model._replace(frequency=unit_frequency / length, phase=phase)
         features = model.features(z, batch.actions)
+        gram, moment = features.mT @ features, features.mT @ v
         for prior in PRIORS:
-            precision, moment = _statistics(features, v, prior)
+            precision = gram + torch.eye(len(gram), dtype=gram.dtype) / prior
             evidence = _log_evidence(precision, moment, v, prior)
             if evidence > greatest:
                 best, greatest = (Learner(model, precision, moment), features, prior), evidence
@@ -213,14 +210,6 @@ def refit(
     parts = torch.stack([part.mean() for part in (squares / noise).tensor_split(FOLDS)])
     model = fitted.model._replace(noise=noise, noise_error=parts.std() / FOLDS**0.5)
     return _solved(fitted._replace(model=model))
-
-
-def _statistics(
-    features: Float64[Tensor, "time column"], v: Float64[Tensor, "time d"], prior: float
-) -> tuple[Float64[Tensor, "column column"], Float64[Tensor, "column d"]]:
-    precision = features.mT @ features
-    precision.diagonal().add_(1 / prior)
-    return precision, features.mT @ v
 
 
 def _log_evidence(
