@@ -1,5 +1,6 @@
 """config, seed -> transitions to learn from and held-out ones, of an environment or of files"""
 
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -8,7 +9,7 @@ import numpy as np
 from gymnasium.spaces import Box
 from jaxtyping import Bool, Float32, Float64, Int64
 
-from quatrain.envs.host.envs import HostEnvs, check_interface
+from quatrain.envs.host.envs import HostEnvs, Transition, check_interface
 from quatrain.envs.host.spaces import Interface, SavedInterface, describe
 from quatrain.envs.host.user_code import make, user_code
 from quatrain.errors import DataError
@@ -142,14 +143,18 @@ def play(config: ActiveDynamicsUserEnvConfig, count: int, seed: int) -> tuple[Ru
         rows = [np.repeat(*each, 0)[:times] for each in zip(levels, holds, strict=True)]
         scaled = np.stack(rows, 1)[:, :, None]
         turns = [envs.step(to_actions(interface, actions)) for actions in scaled]
-
-    def column(name: str) -> np.ndarray:
-        return np.concatenate(np.stack([getattr(turn, name)[:, 0] for turn in turns], 1))
-
     ends = np.stack([turn.terminated | turn.truncated for turn in turns], 1)
     ends[:, -1] = True
-    runs = Runs(column("obs"), column("actions"), column("next_obs"), ends.ravel())
-    return runs, interface
+    obs, actions, next_obs = map(np.concatenate, columns_of(turns))
+    return Runs(obs, actions, next_obs, ends.ravel()), interface
+
+
+def columns_of(turns: Sequence[Transition]) -> list[Float32[np.ndarray, "env time number"]]:
+    """Returns observations, actions and next observations."""
+    return [
+        np.stack([getattr(turn, name)[:, 0] for turn in turns], 1)
+        for name in ("obs", "actions", "next_obs")
+    ]
 
 
 # Recordings.

@@ -22,8 +22,7 @@ from quatrain.frameworks.torch import generator_from_seed, generator_from_state,
 from quatrain.models.active_dynamics import planner
 from quatrain.models.active_dynamics.config import ActiveDynamicsUserEnvConfig
 from quatrain.models.active_dynamics.planner import Plan
-from quatrain.models.active_dynamics.user_env import regression
-from quatrain.models.active_dynamics.user_env.data import Dataset, Runs, checked, to_actions
+from quatrain.models.active_dynamics.user_env import data, regression
 from quatrain.models.active_dynamics.user_env.regression import Learner, Transitions
 from quatrain.progress import Progress, TrainingDiverged, by_seed
 
@@ -34,8 +33,8 @@ Metrics = dict[str, np.ndarray]
 class State(NamedTuple):
     """Holds all that changes while learning, of all learners: arm by arm, all seeds of each.
 
-    environment: running episodes (`envs.EnvStates`), and replay: their transitions; None where runs
-    are recorded, the warm-up included. transitions: of each learner, in those of
+    environment: running episodes (`envs.EnvStates`), and replay: all transitions, the warm-up
+    included; None where runs are recorded. transitions: of each learner, in those of
     `train.transitions`.
     """
 
@@ -61,10 +60,10 @@ class System(NamedTuple):
 
 @contextmanager
 def opened(
-    config: ActiveDynamicsUserEnvConfig, dataset: Dataset, seed: int, state: State
+    config: ActiveDynamicsUserEnvConfig, dataset: data.Dataset, seed: int, state: State
 ) -> Iterator[System]:
     """Makes the environments, which go on with the episodes of the state, and closes them."""
-    interface = checked(config.env, dataset.interface.restored)
+    interface = data.checked(config.env, dataset.interface.restored)
     with ExitStack() as stack:
         envs = None
         if state.environment is not None:
@@ -74,7 +73,7 @@ def opened(
         yield System(config, *parts, float(dataset.dt), interface, envs)
 
 
-def to_tensors(runs: Runs) -> Transitions:
+def to_tensors(runs: data.Runs) -> Transitions:
     device = torch.get_default_device()
     y, actions, next_y, _ = (torch.tensor(column, device=device) for column in runs)
     return Transitions(y.double(), actions.double(), next_y.double())
@@ -95,7 +94,7 @@ def checkpoint_steps(config: ActiveDynamicsUserEnvConfig) -> set[int]:
     return {int(step) // block * block for step in steps} | {last}
 
 
-def init_state(config: ActiveDynamicsUserEnvConfig, dataset: Dataset, seed: int) -> State:
+def init_state(config: ActiveDynamicsUserEnvConfig, dataset: data.Dataset, seed: int) -> State:
     """Returns the state after the warm-up.
 
     Raises:
@@ -126,7 +125,7 @@ def init_state(config: ActiveDynamicsUserEnvConfig, dataset: Dataset, seed: int)
 
 
 def train(
-    config: ActiveDynamicsUserEnvConfig, dataset: Dataset, seed: int, state: State | None
+    config: ActiveDynamicsUserEnvConfig, dataset: data.Dataset, seed: int, state: State | None
 ) -> Iterator[Progress]:
     """Trains for `train.transitions`; yields once per `train.record_every`.
 
@@ -143,7 +142,7 @@ def train(
 
 
 def update(
-    config: ActiveDynamicsUserEnvConfig, dataset: Dataset, state: State
+    config: ActiveDynamicsUserEnvConfig, dataset: data.Dataset, state: State
 ) -> tuple[State, Metrics]:
     """Returns the state after one block, and its metrics."""
     with opened(config, dataset, 0, state) as system:
@@ -166,9 +165,8 @@ def advance_by(system: System, state: State, transitions: int) -> tuple[State, M
         nll = torch.stack(surprises).nanmean(0)
     except torch.linalg.LinAlgError:
         nll = torch.full((system.config.learners,), torch.inf)
-    models = [learner.model for learner in state.params]
-    unseen = [regression.surprise(model, system.held_out, system.dt).nll.mean() for model in models]
-    held_out = torch.stack(unseen)
+    unseen = (regression.surprise(each.model, system.held_out, system.dt) for each in state.params)
+    held_out = torch.stack([surprise.nll.mean() for surprise in unseen])
     if nll.isinf().any() or not held_out.isfinite().all():
         raise TrainingDiverged(
             f"active_dynamics stopped at transition {int(state.transitions)}: "
@@ -218,8 +216,8 @@ def transitions_of(system: System, state: State, learner: int) -> Transitions:
     count = int(state.transitions)
     if state.replay is not None:
         return Transitions(*(column[learner, :count] for column in state.replay))
-    known = recorded_until(system.config, len(system.train.y), count)
-    return Transitions(*(column[:known] for column in system.train))
+    count = recorded_until(system.config, len(system.train.y), count)
+    return Transitions(*(column[:count] for column in system.train))
 
 
 def _played(system: System, envs: HostEnvs, state: State) -> tuple[State, list[Transitions]]:
@@ -238,17 +236,14 @@ def _played(system: System, envs: HostEnvs, state: State) -> tuple[State, list[T
         if "active" in actions:
             actions["active"] = planner.decision(config.train.planner, plan, age)
         scaled = torch.cat(list(actions.values())).numpy(force=True)[:, None]
-        turns.append(envs.step(to_actions(system.interface, scaled)))
-    columns = [
-        torch.tensor(np.stack([getattr(turn, name)[:, 0] for turn in turns], 1))
-        for name in ("obs", "actions", "next_obs")
-    ]
-    blocks = Transitions(*(column.to(rng.device).double() for column in columns))
+        turns.append(envs.step(data.to_actions(system.interface, scaled)))
+    columns = (torch.tensor(column, device=rng.device) for column in data.columns_of(turns))
+    blocks = Transitions(*(column.double() for column in columns))
     assert state.replay is not None
     replay = Transitions(*(column.clone() for column in state.replay))
-    first = int(state.transitions)
+    rows = slice(int(state.transitions), int(state.transitions) + len(turns))
     for kept, block in zip(replay, blocks, strict=True):
-        kept[:, first : first + len(turns)] = block
+        kept[:, rows] = block
     state = state._replace(
         environment=tuple(map(torch.tensor, envs.states)),
         policy_states=policy_states,

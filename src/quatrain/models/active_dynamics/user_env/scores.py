@@ -100,7 +100,8 @@ def reference_scores(model: Model, dataset: Dataset, paths: Paths) -> dict[str, 
     rows = [_affine(model.state(batch.y), batch.actions) for batch in (train, held_out)]
     linear = torch.linalg.pinv(rows[0]) @ model.scaled_velocity(train, dt)
     v = model.scaled_velocity(held_out, dt)
-    before = _before(v, dataset.held_out)
+    # The velocity one transition before; 0 at the start of a run.
+    before = (v * ~torch.tensor(dataset.held_out.ends, device=v.device)[:, None]).roll(1, 0)
     steady = paths.shape[1] * dt * model.speed * before[paths[:, 0]]
     path = follow(model, held_out, paths, dt, lambda z, a: _affine(z, a) @ linear)
     scores = {}
@@ -117,11 +118,6 @@ def reference_scores(model: Model, dataset: Dataset, paths: Paths) -> dict[str, 
 
 def _affine(z: Tensor, actions: Tensor) -> Tensor:
     return torch.cat([torch.ones_like(z[:, :1]), z, actions], 1)
-
-
-def _before(v: Float64[Tensor, "time d"], runs: Runs) -> Float64[Tensor, "time d"]:
-    """Returns the velocity one transition before; 0 at the start of a run."""
-    return (v * torch.tensor(~runs.ends, device=v.device)[:, None]).roll(1, 0)
 
 
 # Predictions.

@@ -23,11 +23,8 @@ def export(config: ActiveDynamicsUserEnvConfig, state: State) -> dict[str, np.nd
 
 
 def request(dataset: Dataset) -> dict[str, np.ndarray]:
-    runs = dataset.held_out
-    return {
-        STATES: runs.obs[:EXAMPLES].astype(float),
-        ACTIONS: runs.actions[:EXAMPLES].astype(float),
-    }
+    obs, actions, *_ = (column[:EXAMPLES].astype(float) for column in dataset.held_out)
+    return {STATES: obs, ACTIONS: actions}
 
 
 def load(arrays: dict[str, np.ndarray]) -> Served:
