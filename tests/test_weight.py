@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 BUDGETS: dict[str, float] = {
     "src/quatrain": 2_026,
     "src/quatrain/api": 959,
-    "src/quatrain/storage": 661,
+    "src/quatrain/storage": 772,
     "src/quatrain/frameworks": 423,
     "src/quatrain/envs": 2_960,
     "src/quatrain/envs/host": 1_163,
@@ -28,7 +28,7 @@ BUDGETS: dict[str, float] = {
     "src/quatrain/models/allo": 1_487,
     "src/quatrain/models/iqn": 1_998,
     "src/quatrain/models/actor_critic": 2_748,
-    "src/quatrain/models/active_dynamics": 4_003,
+    "src/quatrain/models/active_dynamics": 4_718,
     "pipeline": 334,
     "pipeline/dvc": 300,
     "pipeline/judging": 310,
@@ -50,7 +50,7 @@ BUDGETS: dict[str, float] = {
     "tests/models/allo": 838,
     "tests/models/iqn": 1_378,
     "tests/models/actor_critic": 1_950,
-    "tests/models/active_dynamics": 2_640,
+    "tests/models/active_dynamics": 2_720,
     "tests/benchmarks": 342,
     "benchmarks": 2_827,
 }

@@ -42,11 +42,11 @@ def test_a_table_has_named_columns(tmp_path: Path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"observations": None}, r"has no array observations; numpy\.savez it with"),
+        ({"observations": None}, "has no 'observations'; it has episode"),
         ({"episode": None}, "does not tell where episodes end; add episode"),
         ({"episode": np.zeros(4)}, r"episode has the shape \(4,\), not \(5,\)"),
         ({"episode": np.arange(5)}, "each of 5 episodes has one observation"),
-        ({"observations": np.full((5, 2), np.nan)}, "row 0, number 0, is nan"),
+        ({"observations": np.full((5, 2), np.nan)}, "observations is nan in row 0, number 0"),
         ({"observations": np.full((5, 2), "a")}, "holds no numbers"),
     ],
 )
@@ -59,8 +59,15 @@ def test_a_fault_of_an_archive_is_one_line(tmp_path: Path, change: dict[str, Any
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("walks.csv", "x,episode\n1,0\n2,0\n", r"has no column \['y'\]; it has x, episode"),
-        ("walks.csv", "y\n1\nb\n", "cannot be read"),
+        ("walks.csv", "x,episode\n1,0\n2,0\n", "has no 'y'; it has x, episode"),
+        ("walks.csv", "y,episode\n1,0\nnan,0\n", "y is nan in row 3, number 0; leave that episode"),
+        (
+            "walks.csv",
+            "y,episode\n1,0\nb,0\n",
+            r"cannot be read \(row 3: could not convert .* 'b'\)",
+        ),
+        ("walks.csv", "y,episode\n1,0\n1\n", "row 3 has 1 columns, the header 2"),
+        ("walks.csv", "y,episode\n", "y holds no numbers; give a row for each step"),
         ("walks.txt", "1", r"is neither \.npz nor \.csv"),
         ("walks.npz", "1", "cannot be read"),
     ],

@@ -1,4 +1,4 @@
-"""a file of recorded episodes, or a dataset of minari -> their observations, and where they end"""
+"""a file of recorded episodes, or a dataset of minari -> their numbers, and where they end"""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float32
+from jaxtyping import Bool, Float32, Float64
 
 from quatrain.envs.host.user_code import user_code
 from quatrain.errors import DataError, PackageMissing
@@ -19,11 +19,96 @@ FLAGS = ("terminated", "truncated")
 LARGEST = float(np.finfo(np.float32).max)
 
 
+class Table(NamedTuple):
+    """Holds the columns of a .csv file, or the arrays of an .npz file."""
+
+    path: str
+    arrays: Mapping[str, np.ndarray]
+
+    def rows(self, name: str) -> Float64[np.ndarray, "row number"]:
+        """Returns an array of some numbers a row, flattened.
+
+        Raises:
+            DataError: it does not exist, or holds something else than finite numbers of 32 bits.
+        """
+        if name not in self.arrays:
+            raise DataError(f"{self.path} has no {name!r}; it has {', '.join(self.arrays)}")
+        values = self.arrays[name]
+        if values.dtype.kind not in "fiub" or not values.size or not values.ndim:
+            raise DataError(f"{self.path}: {name} holds no numbers; give a row for each step")
+        rows = values.reshape(len(values), -1).astype(float)
+        faulty = np.argwhere(~(np.abs(rows) <= LARGEST))
+        if len(faulty):
+            row, column = faulty[0].tolist()
+            raise DataError(
+                f"{self.path}: {name} is {rows[row, column]} in row {self.place(row)}, number "
+                f"{column}; leave that episode out, or end it before"
+            )
+        return rows
+
+    def place(self, row: int) -> int:
+        """Returns what a user calls a row: its line in a .csv file, its index in an array."""
+        return row + 2 if self.path.endswith(".csv") else row
+
+    def last_rows(self, count: int, episode: str = EPISODE) -> Bool[np.ndarray, " row"]:
+        """Returns which of all rows end an episode; `episode` names the column of its number.
+
+        Raises:
+            DataError: there is another number of rows.
+        """
+        is_last = np.arange(count) == count - 1
+        for name in self.arrays.keys() & {episode, *FLAGS}:
+            values = self.rows(name)
+            if values.shape != (count, 1):
+                raise DataError(
+                    f"{self.path}: {name} has the shape {self.arrays[name].shape}, not ({count},); "
+                    "give one number a row"
+                )
+            ends = np.diff(values, axis=0) if name == episode else values[:-1]
+            is_last[:-1] |= ends[:, 0] != 0
+        return is_last
+
+
 class Recording(NamedTuple):
     """Holds the observations of one episode after the other, flattened, the last ones included."""
 
     observations: Float32[np.ndarray, "row obs"]
     is_last: Bool[np.ndarray, " row"]
+
+
+def read_table(path: str) -> Table:
+    """Returns what a .csv file with a header holds, or an .npz file.
+
+    Raises:
+        DataError: it is not there, or cannot be read.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise DataError(f"{path} is not there; a relative path starts in {Path.cwd()}")
+    if file.suffix not in (".npz", ".csv"):
+        raise DataError(f"{path} is neither .npz nor .csv; save it as one of them")
+    with user_code(lambda reason: f"{path} cannot be read ({reason}); write it again"):
+        if file.suffix == ".csv":
+            return Table(path, _read_csv(file))
+        with np.load(file, allow_pickle=False) as arrays:
+            return Table(path, dict(arrays))
+
+
+def _read_csv(file: Path) -> dict[str, np.ndarray]:
+    header, *lines = file.read_text(encoding="utf-8-sig").splitlines()
+    names = [name.strip().strip('"') for name in header.split(",")]
+    rows = []
+    for place, line in enumerate(lines, start=2):
+        if not line.strip():
+            continue
+        try:
+            rows.append([float(cell) for cell in line.split(",")])
+        except ValueError as error:
+            raise DataError(f"row {place}: {error}") from None
+        if len(rows[-1]) != len(names):
+            raise DataError(f"row {place} has {len(rows[-1])} columns, the header {len(names)}")
+    columns = np.array(rows).reshape(-1, len(names)).T
+    return dict(zip(names, columns, strict=True))
 
 
 def read_recording(path: str, columns: tuple[str, ...] | None = None) -> Recording:
@@ -36,72 +121,31 @@ def read_recording(path: str, columns: tuple[str, ...] | None = None) -> Recordi
         PackageMissing: the package minari is not installed.
     """
     if path.startswith(MINARI):
-        return _read_minari(path.removeprefix(MINARI))
-    file = Path(path)
-    name = file.name
-    if not file.is_file():
-        raise DataError(f"{path}: is not there; a relative path starts in {Path.cwd()}")
-    if file.suffix not in (".npz", ".csv"):
-        raise DataError(f"{name}: is neither .npz nor .csv; save it as one of them")
-    with user_code(lambda reason: f"{name}: cannot be read ({reason}); write it again"):
-        table = _read_npz(file) if file.suffix == ".npz" else _read_csv(file)
-    if file.suffix == ".csv":
-        names = columns or [each for each in table if each not in (EPISODE, *FLAGS)]
-        absent = [each for each in names if each not in table]
-        if absent or not names:
-            raise DataError(f"{name}: has no column {absent}; it has {', '.join(table)}")
-        table[OBSERVATIONS] = np.stack([table[each] for each in names], 1)
-    elif OBSERVATIONS not in table:
+        return _read_minari(path)
+    table = read_table(path)
+    ends = (EPISODE, *FLAGS)
+    names = list(columns or ()) if path.endswith(".csv") else [OBSERVATIONS]
+    names = names or [name for name in table.arrays if name not in ends] or [OBSERVATIONS]
+    if not set(ends) & table.arrays.keys():
         raise DataError(
-            f"{name}: has no array {OBSERVATIONS}; numpy.savez it with {OBSERVATIONS} (row, ...) "
-            f"and {EPISODE} (row,), the number of each row's episode"
-        )
-    return _checked(name, _rows(table[OBSERVATIONS]), _last_rows(name, table))
-
-
-def _read_npz(file: Path) -> dict[str, np.ndarray]:
-    with np.load(file, allow_pickle=False) as arrays:
-        return dict(arrays)
-
-
-def _read_csv(file: Path) -> dict[str, np.ndarray]:
-    with file.open(encoding="utf-8-sig") as lines:
-        header = [each.strip() for each in next(lines).split(",")]
-        numbers = np.loadtxt(lines, delimiter=",", ndmin=2)
-    return dict(zip(header, numbers.T, strict=True))
-
-
-def _last_rows(name: str, table: Mapping[str, np.ndarray]) -> Bool[np.ndarray, " row"]:
-    count = len(table[OBSERVATIONS])
-    flags = {each: table[each] for each in (EPISODE, *FLAGS) if each in table}
-    if not flags:
-        raise DataError(
-            f"{name}: does not tell where episodes end; add {EPISODE}, the number of each row's "
+            f"{path} does not tell where episodes end; add {EPISODE}, the number of each row's "
             f"episode, or {' and '.join(FLAGS)}, 1 in the last row of one"
         )
-    is_last = np.arange(count) == count - 1
-    for each, values in flags.items():
-        if values.shape != (count,):
-            raise DataError(
-                f"{name}: {each} has the shape {values.shape}, not ({count},) as {OBSERVATIONS} "
-                "has rows; give one number a row"
-            )
-        is_last[:-1] |= values[1:] != values[:-1] if each == EPISODE else values[:-1] != 0
-    return is_last
+    observations = np.concatenate([table.rows(name) for name in names], 1)
+    return _checked(path, observations, table.last_rows(len(observations)))
 
 
-def _read_minari(dataset: str) -> Recording:
+def _read_minari(path: str) -> Recording:
     try:
         minari = import_module("minari")
     except ModuleNotFoundError:
-        raise PackageMissing(f"minari:{dataset} needs minari: pip install minari") from None
-    with user_code(
-        lambda reason: f"minari:{dataset}: cannot be read ({reason}); see `minari list local`"
-    ):
-        episodes = minari.load_dataset(dataset).iterate_episodes()
+        raise PackageMissing(f"{path} needs minari: pip install minari") from None
+    with user_code(lambda reason: f"{path} cannot be read ({reason}); see `minari list local`"):
+        episodes = minari.load_dataset(path.removeprefix(MINARI)).iterate_episodes()
         parts = [_rows(episode.observations) for episode in episodes]
+        table = Table(path, {OBSERVATIONS: np.concatenate(parts)})
     is_last = [np.arange(len(part)) == len(part) - 1 for part in parts]
-    return _checked(f"minari:{dataset}", np.concatenate(parts), np.concatenate(is_last))
+    return _checked(path, table.rows(OBSERVATIONS), np.concatenate(is_last))
 
 
 def _rows(values: Any) -> np.ndarray:
@@ -110,19 +154,12 @@ def _rows(values: Any) -> np.ndarray:
         parts = values.values() if isinstance(values, Mapping) else values
         return np.concatenate([_rows(part) for part in parts], 1)
     array = np.asarray(values)
-    return array.reshape(len(array), -1) if array.ndim and len(array) else array.reshape(0, 0)
+    return array.reshape(len(array), -1)
 
 
-def _checked(name: str, rows: np.ndarray, is_last: Bool[np.ndarray, " row"]) -> Recording:
-    if rows.dtype.kind not in "fiub" or not rows.size:
-        raise DataError(f"{name}: {OBSERVATIONS} holds no numbers; give a row for each step")
-    faulty = np.argwhere(~(np.abs(rows.astype(float)) <= LARGEST))
-    if len(faulty):
-        row, column = faulty[0].tolist()
-        raise DataError(
-            f"{name}: {OBSERVATIONS} row {row}, number {column}, is {rows[row, column]}; "
-            "leave that episode out, or end it before"
-        )
+def _checked(
+    path: str, observations: Float64[np.ndarray, "row obs"], is_last: Bool[np.ndarray, " row"]
+) -> Recording:
     if is_last.all():
-        raise DataError(f"{name}: each of {len(rows)} episodes has one observation: no step to use")
-    return Recording(rows.astype(np.float32), is_last)
+        raise DataError(f"{path}: each of {len(is_last)} episodes has one observation: no step")
+    return Recording(observations.astype(np.float32), is_last)

@@ -32,8 +32,8 @@ def test_a_recording_gives_a_table_and_a_result(project, capsys):
     [
         ([], 2, "give one of --recording FILE and --system NAME"),
         (["--recording", "run.csv", "--arm", "active"], 2, "run.csv is recorded and cannot act"),
-        (["--recording", "missing.npz"], 3, "missing.npz: no such file; a relative path starts in"),
-        (["--recording", "params.yaml"], 2, "path params.yaml is no recording; name a .csv"),
+        (["--recording", "missing.npz"], 3, "missing.npz is not there; a relative path starts in"),
+        (["--recording", "params.yaml"], 3, "params.yaml is neither .npz nor .csv; save it"),
         (["--system", "NoSuchThing-v9"], 3, "env NoSuchThing-v9 cannot be made"),
         (["--system", "Pendulum-v1", "--transitions", "500"], 2, "is not below train.transitions"),
     ],

@@ -204,17 +204,15 @@ class SeqVaeTraining(Section):
         below(self, "horizons", "window")
 
 
-class Train(Section):
-    """Holds the arms, which learn from the same start by their own actions, and their settings."""
+class ArmsTrain(Section):
+    """Holds the arms, which learn from the same start by their own actions, and how they act."""
 
     arms: tuple[Arm, ...] = Field(min_length=1, description="ways to act: active plans actions")
     transitions: int = Field(ge=2, le=10**9, description="of each learner, warm-up included")
     record_every: int = Field(ge=1, description="transitions per record")
     checkpoints: int = Field(ge=2, le=1000, description="kept fields, even in log(transitions)")
-    acquisition: Acquisition
     planner: Planner
     policies: Policies
-    seq_vae: SeqVaeTraining
 
     @property
     def steps(self) -> int:
@@ -224,6 +222,13 @@ class Train(Section):
     def check(self) -> None:
         distinct("arms", self.arms)
         at_most(self, "checkpoints", "transitions")
+
+
+class Train(ArmsTrain):
+    """Adds what actions are planned for, and the settings of seq_vae."""
+
+    acquisition: Acquisition
+    seq_vae: SeqVaeTraining
 
 
 class Evaluate(Section):
@@ -372,15 +377,17 @@ class UserEnv(HostEnv):
         description="an environment that acts, or files"
     )
     path: str | None = Field(
-        min_length=1,
-        max_length=1000,
-        description="of a recording: CSV with a header, or .npz; `*` matches several files",
+        description="of a recording: CSV with a header, or .npz; `*` matches several files"
     )
-    actions: Columns = Field(description="columns of actions")
-    states: Columns | None = Field(description="columns of measured states; null: all others")
+    actions: Columns = Field(description="columns of actions; []: the array `actions`")
+    states: Columns | None = Field(
+        description="columns of measured states; null: `observations`, or all others"
+    )
     angles: Columns = Field(description="of the states those that count as their cosine and sine")
     time: str | None = Field(description="column of time; null: none")
-    run: str | None = Field(description="column that numbers runs; null: each file is one")
+    run: str | None = Field(
+        description="column that numbers runs; null: `episode`, or each file is one"
+    )
     dt: float | None = Field(
         gt=0, le=1e4, description="time of a transition; null: that of the environment or of `time`"
     )
@@ -388,7 +395,7 @@ class UserEnv(HostEnv):
         description="B of dx/dt = f(x) + B a by rows, one per state; null: learned, B(x)"
     )
     action_bound: Positive | None = Field(
-        description="bound of each number of an action; null: that of the action space, or none"
+        description="of each number of an action in an environment; null: that of its action space"
     )
     true_field: str | None = Field(
         pattern=r"^[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*$",
@@ -405,25 +412,16 @@ class UserEnv(HostEnv):
         return str(self.path) if self.is_recorded else super().name
 
     def check(self) -> None:
+        together(self, "kind", "recording", "path")
         if not self.is_recorded:
             super().check()
-            return
-        if self.path is None or not self.path.endswith((".csv", ".npz")):
-            raise ValueError(
-                f"path {self.path} is no recording; name a .csv or .npz file, such as "
-                "inputs/active_dynamics/run.csv"
-            )
-        if self.path.endswith(".csv") and not self.actions:
-            raise ValueError("actions names no column; name those of actions, such as [u]")
 
 
 class UserEnvCollect(Section):
     """Sets how much is recorded before learning, and held out."""
 
     warmup: int = Field(ge=50, le=10**6, description="transitions that all arms begin with")
-    held_out_transitions: int = Field(
-        ge=100, le=10**6, description="of an environment, half random, half binary sequences"
-    )
+    held_out_transitions: int = Field(ge=100, le=10**6, description="of an environment")
     held_out_fraction: float = Field(
         gt=0, lt=1, description="last part of a recording, which is never learned from"
     )
@@ -432,30 +430,16 @@ class UserEnvCollect(Section):
 class UserEnvNetwork(Section):
     """Sets the random features of the regression."""
 
-    decoder: Literal["known", "linear"] = Field(
-        description="known: observations are the states; linear: the directions in which they vary"
-    )
-    dimensions: int | None = Field(ge=1, le=32, description="states of decoder: linear")
     features: int = Field(ge=8, le=1024, description="cosines of the states")
 
 
-class UserEnvTrain(Section):
-    """Sets arms, their transitions and how the active one plans."""
-
-    arms: tuple[Arm, ...] = Field(min_length=1, description="of an environment: ways to act")
-    transitions: int = Field(ge=2, le=10**6, description="of each learner, warm-up included")
-    record_every: int = Field(ge=1, description="transitions per record")
-    checkpoints: int = Field(ge=2, le=1000, description="times that features are chosen anew")
-    planner: Planner
-    policies: Policies
-
-    @property
-    def steps(self) -> int:
-        """Returns `Progress.step` of the last yield."""
-        return self.transitions
+class UserEnvTrain(ArmsTrain):
+    """Sets arms, their transitions and how the active one plans; features are chosen anew at
+    checkpoints.
+    """
 
     def check(self) -> None:
-        distinct("arms", self.arms)
+        super().check()
         multiple(self, "record_every", "planner.replan_every")
         multiple(self, "transitions", "record_every")
 
@@ -494,10 +478,3 @@ class ActiveDynamicsUserEnvConfig(ActiveDynamicsConfig):
     def check(self) -> None:
         below(self, "collect.warmup", "train.transitions")
         multiple(self, "collect.warmup", "train.record_every")
-        together(self.network, "decoder", "linear", "dimensions")
-        if self.network.decoder == "linear" and self.env.control is not None:
-            raise ValueError(
-                "env.control is of states that decoder: linear does not know; set control: null"
-            )
-        columns = self.learners * self.network.features**2 * 16
-        fits("learners * network.features ** 2", 8 * columns, MAX_BYTES)

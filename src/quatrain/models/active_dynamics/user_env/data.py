@@ -1,27 +1,27 @@
 """config, seed -> transitions to learn from and held-out ones, of an environment or of files"""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from contextlib import closing
-from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from gymnasium.spaces import Box
-from jaxtyping import Bool, Float32, Float64
+from jaxtyping import Bool, Float32, Float64, Int64
 
-from quatrain.envs.host.envs import HostEnvs, check_interface
+from quatrain.envs.host.envs import HostEnvs, Transition, check_interface
 from quatrain.envs.host.spaces import Interface, SavedInterface, describe
-from quatrain.envs.host.user_code import SingleAgent, make, user_code
-from quatrain.errors import DataError, DatasetMismatch
+from quatrain.envs.host.user_code import make, user_code
+from quatrain.errors import DataError
 from quatrain.models.active_dynamics.config import ActiveDynamicsUserEnvConfig, UserEnv
+from quatrain.storage.recordings import EPISODE, FLAGS, OBSERVATIONS, Table, read_table
 
 # Least transitions that something is learned from.
 FEWEST = 50
 # More observations than this are no measured states.
 MOST_STATES = 64
-# Largest number of a recording.
-LARGEST = 1e6
+# What a recording calls actions unless `env.actions` names columns.
+ACTIONS = ("actions",)
 # Least and most transitions that an action of warm-up and held-out transitions is held.
 HOLD = (1, 19)
 # Environments that they are played in.
@@ -76,19 +76,14 @@ def collect(config: ActiveDynamicsUserEnvConfig, seed: int) -> Dataset:
 
 
 def check(config: ActiveDynamicsUserEnvConfig, dataset: Dataset) -> None:
-    """Raises unless the dataset can be of the config's system.
+    """Raises unless the dataset can be of the config's environment; a recording is none.
 
     Raises:
-        DatasetMismatch: it has other sizes or another time step.
+        DatasetMismatch: an environment has other spaces.
         DataError: an environment cannot be made.
     """
     if not config.env.is_recorded:
         check_interface(config.env, dataset.interface)
-    if config.env.dt is not None and config.env.dt != float(dataset.dt):
-        raise DatasetMismatch(
-            f"active_dynamics: the dataset has steps of {float(dataset.dt):g}, env.dt is "
-            f"{config.env.dt:g}; collect again"
-        )
 
 
 # Environments.
@@ -99,8 +94,7 @@ def time_step(env: UserEnv) -> float:
     if env.dt is not None:
         return env.dt
     with closing(make(env)) as host, user_code(lambda reason: f"env {env.name}: {reason}"):
-        assert isinstance(host, SingleAgent)
-        dt = getattr(host.env.unwrapped, "dt", None)
+        dt = getattr(host.unwrapped, "dt", None)
     if not isinstance(dt, int | float) or dt <= 0:
         raise DataError(
             f"env {env.name} has no dt; set active_dynamics.env.dt to the time of a transition"
@@ -149,14 +143,18 @@ def play(config: ActiveDynamicsUserEnvConfig, count: int, seed: int) -> tuple[Ru
         rows = [np.repeat(*each, 0)[:times] for each in zip(levels, holds, strict=True)]
         scaled = np.stack(rows, 1)[:, :, None]
         turns = [envs.step(to_actions(interface, actions)) for actions in scaled]
-
-    def column(name: str) -> np.ndarray:
-        return np.concatenate(np.stack([getattr(turn, name)[:, 0] for turn in turns], 1))
-
     ends = np.stack([turn.terminated | turn.truncated for turn in turns], 1)
     ends[:, -1] = True
-    runs = Runs(column("obs"), column("actions"), column("next_obs"), ends.ravel())
-    return runs, interface
+    obs, actions, next_obs = map(np.concatenate, columns_of(turns))
+    return Runs(obs, actions, next_obs, ends.ravel()), interface
+
+
+def columns_of(turns: Sequence[Transition]) -> list[Float32[np.ndarray, "env time number"]]:
+    """Returns observations, actions and next observations."""
+    return [
+        np.stack([getattr(turn, name)[:, 0] for turn in turns], 1)
+        for name in ("obs", "actions", "next_obs")
+    ]
 
 
 # Recordings.
@@ -165,186 +163,97 @@ def play(config: ActiveDynamicsUserEnvConfig, count: int, seed: int) -> tuple[Ru
 def _recorded(config: ActiveDynamicsUserEnvConfig) -> Dataset:
     env = config.env
     pattern = Path(str(env.path))
-    files = sorted(map(str, pattern.parent.glob(pattern.name)))
-    if not files:
-        raise DataError(f"{env.path}: no such file; a relative path starts in {Path.cwd()}")
-    runs, steps = [], []
-    for file in files:
-        for run, dt in _read_csv(env, file) if file.endswith(".csv") else _read_npz(env, file):
-            runs.append(run)
-            steps.append(dt)
-    sizes = {(run.obs.shape[1], run.actions.shape[1]) for run in runs}
-    if len(sizes) > 1:
+    files = sorted(map(str, pattern.parent.glob(pattern.name))) or [str(pattern)]
+    runs, steps = zip(*(_read(env, file) for file in files), strict=True)
+    if len({(part.obs.shape[1], part.actions.shape[1]) for part in runs}) > 1:
         raise DataError(f"{env.path}: files have different numbers of columns; make them equal")
     joined = Runs(*map(np.concatenate, zip(*runs, strict=True)))
-    if env.action_bound is not None and np.abs(joined.actions).max() > env.action_bound:
-        raise DataError(
-            f"{env.path}: an action of {np.abs(joined.actions).max():g} is beyond active_dynamics."
-            f"env.action_bound {env.action_bound:g}; raise it, or set it to null"
-        )
     count = len(joined.ends)
     border = count - round(config.collect.held_out_fraction * count)
     least = max(FEWEST, config.network.features // 2)
     if border < least or count - border < 2:
         raise DataError(
-            f"{env.path}: leaves {border} of {count} transitions to learn from; record at least "
-            f"{round(least * count / max(border, 1)) + 1}"
+            f"{env.path}: leaves {border} of {count} transitions to learn from, which takes "
+            f"{least}; record more"
         )
     bound = np.abs(joined.actions).max(0)
     states = Box(-np.inf, np.inf, joined.obs.shape[1:])
     interface = describe({"recording": (states, Box(-bound, bound))}, count)
-    dt = float(np.median(steps))
-    return Dataset(
-        joined.part(0, border), joined.part(border, count), interface.saved, np.array(dt)
-    )
+    dt = np.array(np.median(steps))
+    return Dataset(joined.part(0, border), joined.part(border, count), interface.saved, dt)
 
 
-def _read_csv(env: UserEnv, file: str) -> Iterator[tuple[Runs, float]]:
-    """Yields the runs of a table: the actions of a row lead to the next one."""
-    table = _table(file)
-    used = (*env.actions, *(env.states or ()), *filter(None, (env.time, env.run)))
-    for name in used:
-        if name not in table:
-            raise DataError(f"{file} has no column {name!r}; it has {', '.join(table)}")
-    others = {*env.actions, env.time, env.run}
-    states = env.states or tuple(name for name in table if name not in others)
+def _read(env: UserEnv, file: str) -> tuple[Runs, float]:
+    """Returns the runs of a file, and their time step: the actions of a row lead to the next."""
+    table = read_table(file)
+    actions = np.concatenate([table.rows(name) for name in env.actions or ACTIONS], 1)
+    obs = np.concatenate(_states(env, table), 1)
+    if len(actions) != len(obs):
+        raise DataError(
+            f"{file}: {len(actions)} rows of actions, {len(obs)} of states; give both one a row, "
+            "also in the last row of a run, whose actions are not used"
+        )
+    is_last = table.last_rows(len(obs), env.run or EPISODE)
+    rows = np.flatnonzero(~is_last)
+    y, acted = obs.astype(np.float32), actions.astype(np.float32)
+    runs = Runs(y[rows], acted[rows], y[rows + 1], is_last[rows + 1])
+    return runs, env.dt or _even_step(env, table, rows)
+
+
+def _states(env: UserEnv, table: Table) -> list[Float64[np.ndarray, "row number"]]:
+    """Returns columns of states, angles as cosine and sine.
+
+    Raises:
+        DataError: there is none, or one that is no state, or is an angle that is not listed as one.
+    """
+    others = {*env.actions, *ACTIONS, *FLAGS, EPISODE, env.time, env.run}
+    names = env.states or ((OBSERVATIONS,) if OBSERVATIONS in table.arrays else ())
+    names = names or tuple(name for name in table.arrays if name not in others)
     for name in env.angles:
-        if name not in states:
-            raise DataError(f"{file}: angle {name!r} is no state; these are {', '.join(states)}")
-    if not states:
-        raise DataError(f"{file} has no column of states; it has {', '.join(table)}")
-    _check_states(env, file, table, states)
-    obs = np.column_stack([part for name in states for part in _state(env, name, table[name])])
-    actions = np.column_stack([table[name] for name in env.actions])
-    number = table[env.run] if env.run else np.zeros(len(obs))
-    borders = [0, *np.flatnonzero(np.diff(number)) + 1, len(obs)]
-    for first, last in pairwise(borders):
-        dt = env.dt
-        if dt is None:
-            dt = _even_step(env, file, table, first, last)
-        if last - first > 1:
-            yield _run(obs[first:last], actions[first : last - 1]), dt
+        if name not in names:
+            raise DataError(f"{table.path}: angle {name!r} is no state; these are {names}")
+    parts = []
+    for name in names or (OBSERVATIONS,):
+        values = table.rows(name)
+        if name in env.angles:
+            parts += [np.cos(values), np.sin(values)]
+        else:
+            _check_state(table, name, values)
+            parts.append(values)
+    return parts
 
 
-def _table(file: str) -> dict[str, np.ndarray]:
-    try:
-        header, *rows = Path(file).read_text(encoding="utf-8-sig").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{file}: {error}; save it as CSV in UTF-8 with a header") from None
-    names = [name.strip().strip('"') for name in header.split(",")]
-    values = []
-    for place, row in enumerate(rows, start=2):
-        if not row.strip():
-            continue
-        cells = row.split(",")
-        if len(cells) != len(names):
-            raise DataError(
-                f"{file}: row {place} has {len(cells)} columns, the header {len(names)}; mend it"
-            )
-        try:
-            values.append([float(cell) for cell in cells])
-        except ValueError as error:
-            raise DataError(f"{file}: row {place}: {error}; write numbers alone") from None
-        wrong = [name for name, x in zip(names, values[-1], strict=True) if not abs(x) <= LARGEST]
-        if wrong:
-            raise DataError(
-                f"{file}: row {place}: {wrong[0]} is {cells[names.index(wrong[0])].strip()}, not "
-                f"from {-LARGEST:g} to {LARGEST:g}; leave the row out and begin another run there"
-            )
-    if len(values) < 2:
-        raise DataError(f"{file} has {len(values)} rows of numbers; record more")
-    return dict(zip(names, np.array(values).T, strict=True))
+def _check_state(table: Table, name: str, values: Float64[np.ndarray, "row number"]) -> None:
+    steps = np.diff(values, axis=0)
+    typical = np.median(steps, 0)
+    if (np.isclose(steps, typical, rtol=UNEVEN, atol=0).mean(0) > MOSTLY).any():
+        raise DataError(
+            f"{table.path}: {name} changes evenly in almost each row, as time or the number of a "
+            "run does; name it in active_dynamics.env.time or run, or list the states"
+        )
+    jumps = (np.abs(np.abs(steps) - 2 * np.pi) < 0.5) & (np.ptp(values, 0) < 2 * np.pi + 0.5)
+    if jumps.any():
+        place = table.place(int(jumps.any(1).argmax()) + 1)
+        raise DataError(
+            f"{table.path}: {name} jumps by about 2 pi at row {place}: an angle; list it in "
+            "active_dynamics.env.angles"
+        )
 
 
-def _check_states(
-    env: UserEnv, file: str, table: dict[str, np.ndarray], states: tuple[str, ...]
-) -> None:
-    """Refuses what is no state, or an angle that is not listed as one."""
-    for name in [state for state in states if state not in env.angles]:
-        steps = np.diff(table[name])
-        step = float(np.median(steps))
-        if np.isclose(steps, step, rtol=UNEVEN, atol=0).mean() > MOSTLY:
-            raise DataError(
-                f"{file}: {name} changes by {step:g} in almost each row, as time or the number of a"
-                " run does; name it in active_dynamics.env.time or run, or list the states"
-            )
-        jumps = np.abs(np.abs(steps) - 2 * np.pi) < 0.5
-        if jumps.any() and np.ptp(table[name]) < 2 * np.pi + 0.5:
-            raise DataError(
-                f"{file}: {name} jumps by about 2 pi at row {int(jumps.argmax()) + 3}: an angle; "
-                "list it in active_dynamics.env.angles"
-            )
-
-
-def _state(env: UserEnv, name: str, values: np.ndarray) -> tuple[np.ndarray, ...]:
-    return (np.cos(values), np.sin(values)) if name in env.angles else (values,)
-
-
-def _even_step(
-    env: UserEnv, file: str, table: dict[str, np.ndarray], first: int, last: int
-) -> float:
+def _even_step(env: UserEnv, table: Table, rows: Int64[np.ndarray, " transition"]) -> float:
     if env.time is None:
-        raise DataError(f"{file}: nothing tells its time step; set active_dynamics.env.dt or time")
-    steps = np.diff(table[env.time][first:last])
+        raise DataError(
+            f"{table.path}: nothing tells its time step; set active_dynamics.env.dt or time"
+        )
+    times = table.rows(env.time)[:, 0]
+    steps = times[rows + 1] - times[rows]
     step = float(np.median(steps)) if len(steps) else 1.0
     uneven = np.abs(steps - step) > UNEVEN * abs(step)
     if step <= 0 or uneven.any():
         place = int(uneven.argmax())
         raise DataError(
-            f"{file}: {env.time} goes on by {steps[place]:g} at row {first + place + 3}, mostly by "
-            f"{step:g}; record in even steps, or begin another run there (active_dynamics.env.run)"
+            f"{table.path}: {env.time} goes on by {steps[place]:g} at row "
+            f"{table.place(int(rows[place]) + 1)}, mostly by {step:g}; record in even steps, or "
+            "begin another run there (active_dynamics.env.run)"
         )
     return step
-
-
-def _read_npz(env: UserEnv, file: str) -> Iterator[tuple[Runs, float]]:
-    """Yields the runs of arrays: `observations` [time + 1, obs] and `actions` [time, action], or
-    with a first axis of runs; `observations_0`, `actions_0` and so on are runs of their own.
-    """
-    try:
-        with np.load(file, allow_pickle=False) as archive:
-            arrays = {name: np.asarray(archive[name]) for name in archive.files}
-    except Exception as error:  # whatever zipfile and NumPy raise for odd bytes
-        raise DataError(f"{file}: {error}; write it with numpy.savez") from None
-    if env.dt is None:
-        raise DataError(f"{file}: nothing tells its time step; set active_dynamics.env.dt")
-    names = [name for name in arrays if name.startswith("observations")]
-    pairs = {name: name.replace("observations", "actions") for name in names}
-    if not names or sorted([*pairs, *pairs.values()]) != sorted(arrays):
-        raise DataError(
-            f"{file} holds {', '.join(arrays) or 'nothing'}; numpy.savez it with observations and "
-            "actions, or observations_0, actions_0 and so on"
-        )
-    for name, other in pairs.items():
-        y, actions = (_floats(file, each, arrays[each]) for each in (name, other))
-        if y.shape[0] != actions.shape[0] or y.shape[1] != actions.shape[1] + 1:
-            raise DataError(
-                f"{file}: {name} has shape {arrays[name].shape}, {other} {arrays[other].shape}; "
-                "observations are one more in time than actions"
-            )
-        for observed, acted in zip(y, actions, strict=True):
-            yield _run(observed, acted), env.dt
-
-
-def _floats(file: str, name: str, values: np.ndarray) -> Float64[np.ndarray, "run time column"]:
-    if values.dtype.kind not in "fiu" or values.ndim not in (2, 3) or 0 in values.shape:
-        raise DataError(
-            f"{file}: {name} is {values.dtype} of shape {values.shape}; save numbers with the axes "
-            "time, channel, or run, time, channel"
-        )
-    runs = values.reshape(-1, *values.shape[-2:]).astype(float)
-    faulty = np.argwhere(~(np.abs(runs) <= LARGEST))
-    if len(faulty):
-        run, time, column = faulty[0].tolist()
-        raise DataError(
-            f"{file}: {name} is {runs[run, time, column]} in run {run}, time {time}, channel "
-            f"{column}, not from {-LARGEST:g} to {LARGEST:g}; leave that run out, or end it before"
-        )
-    return runs
-
-
-def _run(obs: Any, actions: Any) -> Runs:
-    ends = np.zeros(len(actions), bool)
-    ends[-1:] = True
-    y, acted = obs.astype(np.float32), actions.astype(np.float32)
-    return Runs(y[:-1], acted, y[1:], ends)

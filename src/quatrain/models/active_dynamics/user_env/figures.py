@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 import numpy as np
 from matplotlib.figure import Figure
-from scipy.special import ndtri
 
 from quatrain.models.active_dynamics.config import RECORDED, ActiveDynamicsUserEnvConfig
 from quatrain.models.active_dynamics.figures.study import COLORS, explain_arms
@@ -19,13 +18,10 @@ CAPTIONS = {
     "predicts of it from its first state and its actions.",
     "learning_curve": "What do more transitions tell? Surprise at held-out transitions while "
     "learning, and that of simple predictions.",
-    "calibration": "Does it know where it errs? The share of held-out velocities within intervals "
-    "of each probability.",
 }
 REFERENCES = {"constant_velocity": "constant velocity", "linear_model": "linear model"}
 # States that are drawn, at most.
 PANELS = 6
-LEVELS = np.linspace(0.05, 0.99, 20)
 
 
 def draw(
@@ -36,7 +32,6 @@ def draw(
     pictures: dict[str, Picture] = {
         "prediction": _prediction(config, float(dataset.dt), outcome),
         "learning_curve": _learning_curve(config, history, evaluation.scores),
-        "calibration": _calibration(config, outcome),
     }
     return in_order(pictures, CAPTIONS)
 
@@ -82,21 +77,5 @@ def _learning_curve(
     figure = draw_learning_curve(
         lines, levels, 1, "transitions, warm-up included", "surprise, nats per state"
     )
-    caption(figure, explain_arms(config.arms))
-    return figure
-
-
-def _calibration(config: ActiveDynamicsUserEnvConfig, outcome: Outcome) -> Figure:
-    figure = Figure(figsize=(6.4, 4.6), layout="constrained")
-    axes = figure.subplots()
-    size = np.abs(outcome.standardized)
-    for place, arm in enumerate(config.arms):
-        of_arm = size[place * config.seeds : (place + 1) * config.seeds]
-        shares = [(of_arm <= ndtri((1 + level) / 2)).mean() for level in LEVELS]
-        axes.plot(LEVELS, shares, color=_color(arm), linewidth=2, label=arm)
-    axes.plot([0, 1], [0, 1], color=GREY, linestyle="--", linewidth=1, label="calibrated")
-    axes.set(xlabel="probability of the interval", ylabel="share within it", aspect="equal")
-    axes.grid(alpha=0.25)
-    axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
     caption(figure, explain_arms(config.arms))
     return figure

@@ -6,23 +6,23 @@ recording are as many as those of an environment, whatever its length.
 """
 
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float32, Int64, UInt8
+from jaxtyping import Float64, Int64, UInt8
 from torch import Tensor
 
 from quatrain.envs.host.envs import EnvStates, HostEnvs, empty_states
+from quatrain.envs.host.spaces import Interface
 from quatrain.envs.vector_field import policies
 from quatrain.envs.vector_field.policies import PolicyState, init_policy_state
 from quatrain.frameworks.torch import generator_from_seed, generator_from_state, single_threaded
 from quatrain.models.active_dynamics import planner
 from quatrain.models.active_dynamics.config import ActiveDynamicsUserEnvConfig
 from quatrain.models.active_dynamics.planner import Plan
-from quatrain.models.active_dynamics.user_env import regression
-from quatrain.models.active_dynamics.user_env.data import Dataset, Runs, checked, to_actions
+from quatrain.models.active_dynamics.user_env import data, regression
 from quatrain.models.active_dynamics.user_env.regression import Learner, Transitions
 from quatrain.progress import Progress, TrainingDiverged, by_seed
 
@@ -33,8 +33,9 @@ Metrics = dict[str, np.ndarray]
 class State(NamedTuple):
     """Holds all that changes while learning, of all learners: arm by arm, all seeds of each.
 
-    environment: running episodes (`envs.EnvStates`), and replay: their transitions; None where runs
-    are recorded. transitions: of each learner, in those of `train.transitions`.
+    environment: running episodes (`envs.EnvStates`), and replay: all transitions, the warm-up
+    included; None where runs are recorded. transitions: of each learner, in those of
+    `train.transitions`.
     """
 
     params: tuple[Learner, ...]
@@ -43,57 +44,47 @@ class State(NamedTuple):
     plan: Plan
     generator: UInt8[Tensor, " state"]
     replay: Transitions | None
-    truncations: Int64[Tensor, " learner"]
     transitions: Int64[Tensor, ""]
 
 
-class Training:
-    """Holds learners with their environments; `advance` changes it in place, not the given
-    state.
-    """
+class System(NamedTuple):
+    """Holds what transitions come from: environments of all learners, or recorded runs (None)."""
 
-    def __init__(
-        self, config: ActiveDynamicsUserEnvConfig, dataset: Dataset, seed: int, state: State
-    ) -> None:
-        self.config = config
-        self.dataset = dataset
-        self.state = state
-        self.dt = float(dataset.dt)
-        self.interface = checked(config.env, dataset.interface.restored)
-        self.train, self.held_out = to_tensors(dataset.train), to_tensors(dataset.held_out)
-        self.checkpoints = checkpoint_steps(config)
-        self.envs: HostEnvs | None = None
+    config: ActiveDynamicsUserEnvConfig
+    train: Transitions
+    held_out: Transitions
+    dt: float
+    interface: Interface
+    envs: HostEnvs | None
+
+
+@contextmanager
+def opened(
+    config: ActiveDynamicsUserEnvConfig, dataset: data.Dataset, seed: int, state: State
+) -> Iterator[System]:
+    """Makes the environments, which go on with the episodes of the state, and closes them."""
+    interface = data.checked(config.env, dataset.interface.restored)
+    with ExitStack() as stack:
+        envs = None
         if state.environment is not None:
-            self.envs = HostEnvs(config.env, config.learners, seed)
-            with ExitStack() as closing_if_refused:
-                closing_if_refused.callback(self.envs.close)
-                self.envs.restore(
-                    EnvStates(*(part.numpy(force=True) for part in state.environment))
-                )
-                closing_if_refused.pop_all()
-
-    def close(self) -> None:
-        if self.envs is not None:
-            self.envs.close()
-
-    @property
-    def recorded_count(self) -> int:
-        """Returns the recorded transitions that were learned from."""
-        return recorded_until(self.config, self.dataset, int(self.state.transitions))
+            envs = stack.enter_context(closing(HostEnvs(config.env, config.learners, seed)))
+            envs.restore(EnvStates(*(part.numpy(force=True) for part in state.environment)))
+        parts = (to_tensors(dataset.train), to_tensors(dataset.held_out))
+        yield System(config, *parts, float(dataset.dt), interface, envs)
 
 
-def to_tensors(runs: Runs) -> Transitions:
+def to_tensors(runs: data.Runs) -> Transitions:
     device = torch.get_default_device()
     y, actions, next_y, _ = (torch.tensor(column, device=device) for column in runs)
     return Transitions(y.double(), actions.double(), next_y.double())
 
 
-def recorded_until(config: ActiveDynamicsUserEnvConfig, dataset: Dataset, transitions: int) -> int:
-    """Returns how many of the dataset's transitions belong to `transitions` of the training."""
-    count, warmup = len(dataset.train.ends), config.collect.warmup
+def recorded_until(config: ActiveDynamicsUserEnvConfig, count: int, transitions: int) -> int:
+    """Returns how many of `count` recorded ones belong to `transitions` of the training."""
+    warmup = config.collect.warmup
     first = min(warmup, count // 2)
     share = (transitions - warmup) / (config.train.transitions - warmup)
-    return first + round(share * (count - first)) if config.env.is_recorded else warmup
+    return first + round(share * (count - first))
 
 
 def checkpoint_steps(config: ActiveDynamicsUserEnvConfig) -> set[int]:
@@ -103,26 +94,25 @@ def checkpoint_steps(config: ActiveDynamicsUserEnvConfig) -> set[int]:
     return {int(step) // block * block for step in steps} | {last}
 
 
-def init_state(config: ActiveDynamicsUserEnvConfig, dataset: Dataset, seed: int) -> State:
+def init_state(config: ActiveDynamicsUserEnvConfig, dataset: data.Dataset, seed: int) -> State:
     """Returns the state after the warm-up.
 
     Raises:
         DataError: nothing can be learned from it.
     """
     rng = generator_from_seed(np.random.SeedSequence(seed))
-    start = to_tensors(
-        dataset.train.part(0, recorded_until(config, dataset, config.collect.warmup))
-    )
-    seeds = range(config.seeds)
-    learners = [regression.begin(config, start, float(dataset.dt), index) for index in seeds]
-    interface = checked(config.env, dataset.interface.restored)
-    size, count = len(interface.action_low), config.learners
+    runs, count, warmup = dataset.train, config.learners, config.collect.warmup
+    if config.env.is_recorded:
+        runs = runs.part(0, recorded_until(config, len(runs.ends), warmup))
+    start, dt = to_tensors(runs), float(dataset.dt)
+    learners = [regression.begin(config, start, dt, index) for index in range(config.seeds)]
+    size = runs.actions.shape[1]
     environment = replay = None
     if not config.env.is_recorded:
-        environment = tuple(map(torch.tensor, empty_states(interface, count)))
-        shape = (count, config.train.transitions - config.collect.warmup)
-        zeros = [torch.zeros(*shape, column.shape[1], dtype=torch.float64) for column in start]
-        replay = Transitions(*zeros)
+        environment = tuple(map(torch.tensor, empty_states(dataset.interface.restored, count)))
+        left = config.train.transitions - warmup
+        padded = [torch.cat([column, column.new_zeros(left, column.shape[1])]) for column in start]
+        replay = Transitions(*(column.repeat(count, 1, 1) for column in padded))
     return State(
         params=tuple(learners) * len(config.arms),
         environment=environment,
@@ -130,13 +120,12 @@ def init_state(config: ActiveDynamicsUserEnvConfig, dataset: Dataset, seed: int)
         plan=planner.first_plan(config.train.planner, config.seeds, size),
         generator=rng.get_state(),
         replay=replay,
-        truncations=torch.zeros(count, dtype=torch.int64),
-        transitions=torch.tensor(config.collect.warmup, device="cpu"),
+        transitions=torch.tensor(warmup, device="cpu"),
     )
 
 
 def train(
-    config: ActiveDynamicsUserEnvConfig, dataset: Dataset, seed: int, state: State | None
+    config: ActiveDynamicsUserEnvConfig, dataset: data.Dataset, seed: int, state: State | None
 ) -> Iterator[Progress]:
     """Trains for `train.transitions`; yields once per `train.record_every`.
 
@@ -146,52 +135,45 @@ def train(
     """
     if state is None:
         state = init_state(config, dataset, seed)
-    with closing(Training(config, dataset, seed, state)) as training:
-        while int(training.state.transitions) < config.train.transitions:
-            metrics = advance_by(training, config.train.record_every)
-            yield Progress(int(training.state.transitions), training.state, metrics)
+    with opened(config, dataset, seed, state) as system:
+        while int(state.transitions) < config.train.transitions:
+            state, metrics = advance_by(system, state, config.train.record_every)
+            yield Progress(int(state.transitions), state, metrics)
 
 
 def update(
-    config: ActiveDynamicsUserEnvConfig, dataset: Dataset, state: State
+    config: ActiveDynamicsUserEnvConfig, dataset: data.Dataset, state: State
 ) -> tuple[State, Metrics]:
     """Returns the state after one block, and its metrics."""
-    with closing(Training(config, dataset, 0, state)) as training:
-        metrics = advance_by(training, config.train.planner.replan_every)
-        return training.state, metrics
+    with opened(config, dataset, 0, state) as system:
+        return advance_by(system, state, config.train.planner.replan_every)
 
 
 @single_threaded(if_small=True)
 @torch.no_grad()
-def advance_by(training: Training, transitions: int) -> Metrics:
-    """Changes `training` in place by some transitions, and returns their metrics.
+def advance_by(system: System, state: State, transitions: int) -> tuple[State, Metrics]:
+    """Returns the state after some transitions, and their metrics.
 
     Raises:
         TrainingDiverged: something is not finite.
     """
-    before = training.state.truncations
-    blocks = transitions // training.config.train.planner.replan_every
+    surprises = []
     try:
-        nll = torch.stack([advance(training) for _ in range(blocks)]).nanmean(0)
+        for _ in range(transitions // system.config.train.planner.replan_every):
+            state, surprise = advance(system, state)
+            surprises.append(surprise)
+        nll = torch.stack(surprises).nanmean(0)
     except torch.linalg.LinAlgError:
-        nll = torch.full((training.config.learners,), torch.nan)
-    held_out = torch.stack(
-        [
-            regression.surprise(learner.model, training.held_out, training.dt).nll.mean()
-            for learner in training.state.params
-        ]
-    )
-    if not (held_out.isfinite().all() and not nll.isinf().any()):
+        nll = torch.full((system.config.learners,), torch.inf)
+    unseen = (regression.surprise(each.model, system.held_out, system.dt) for each in state.params)
+    held_out = torch.stack([surprise.nll.mean() for surprise in unseen])
+    if nll.isinf().any() or not held_out.isfinite().all():
         raise TrainingDiverged(
-            f"active_dynamics stopped at transition {int(training.state.transitions)}: "
+            f"active_dynamics stopped at transition {int(state.transitions)}: "
             "innovation_nll is not finite; lower active_dynamics.network.features"
         )
-    columns = {
-        "innovation_nll": nll.nan_to_num(0),
-        "monitor/held_out_nll": held_out,
-        "truncations": (training.state.truncations - before).double(),
-    }
-    return by_seed(_by_arm(training.config, columns))
+    columns = {"innovation_nll": nll.nan_to_num(0), "monitor/held_out_nll": held_out}
+    return state, by_seed(_by_arm(system.config, columns))
 
 
 def _by_arm(config: ActiveDynamicsUserEnvConfig, columns: dict[str, Tensor]) -> Metrics:
@@ -205,106 +187,86 @@ def _by_arm(config: ActiveDynamicsUserEnvConfig, columns: dict[str, Tensor]) -> 
     return named
 
 
-def advance(training: Training) -> Float32[Tensor, " learner"] | Tensor:
-    """Changes `training` in place by one block; returns how surprising it was to each learner.
-
-    It is NaN where a recording has no transition for the block.
+def advance(system: System, state: State) -> tuple[State, Float64[Tensor, " learner"]]:
+    """Returns the state after one block, and how surprising it was to each learner: NaN where a
+    recording has no transition for it.
     """
-    config = training.config
-    blocks = _next_recorded(training) if training.envs is None else _played(training)
+    config, before = system.config, state.transitions
+    if system.envs is None:
+        state = state._replace(transitions=before + config.train.planner.replan_every)
+        times, count = (before, state.transitions), len(system.train.y)
+        rows = slice(*(recorded_until(config, count, int(time)) for time in times))
+        blocks = [Transitions(*(column[rows] for column in system.train))] * config.learners
+    else:
+        state, blocks = _played(system, system.envs, state)
     learners, surprises = [], []
-    for place, (learner, block) in enumerate(zip(training.state.params, blocks, strict=True)):
-        surprises.append(regression.surprise(learner.model, block, training.dt).nll.mean())
-        learner = regression.observe(learner, block, training.dt)
-        if int(training.state.transitions) in training.checkpoints:
-            batch = transitions_of(training, place)
-            unplanned = None if training.envs is None else config.collect.warmup
-            learner = regression.refit(learner, batch, training.dt, place % config.seeds, unplanned)
+    for place, (learner, block) in enumerate(zip(state.params, blocks, strict=True)):
+        surprises.append(regression.surprise(learner.model, block, system.dt).nll.mean())
+        learner = regression.observe(learner, block, system.dt)
+        if int(state.transitions) in checkpoint_steps(config):
+            unplanned = None if system.envs is None else config.collect.warmup
+            batch, seed = transitions_of(system, state, place), place % config.seeds
+            learner = regression.refit(learner, batch, system.dt, seed, unplanned)
         learners.append(learner)
-    training.state = training.state._replace(params=tuple(learners))
-    return torch.stack(surprises)
+    return state._replace(params=tuple(learners)), torch.stack(surprises)
 
 
-def transitions_of(training: Training, learner: int) -> Transitions:
+def transitions_of(system: System, state: State, learner: int) -> Transitions:
     """Returns all that a learner has learned from."""
-    parts = [Transitions(*(column[: training.recorded_count] for column in training.train))]
-    if training.state.replay is not None:
-        count = int(training.state.transitions) - training.config.collect.warmup
-        parts.append(Transitions(*(each[learner, :count] for each in training.state.replay)))
-    return Transitions(*map(torch.cat, zip(*parts, strict=True)))
+    count = int(state.transitions)
+    if state.replay is not None:
+        return Transitions(*(column[learner, :count] for column in state.replay))
+    count = recorded_until(system.config, len(system.train.y), count)
+    return Transitions(*(column[:count] for column in system.train))
 
 
-def _next_recorded(training: Training) -> list[Transitions]:
-    first = training.recorded_count
-    block = training.config.train.planner.replan_every
-    training.state = training.state._replace(transitions=training.state.transitions + block)
-    rows = Transitions(*(column[first : training.recorded_count] for column in training.train))
-    return [rows] * training.config.learners
-
-
-def _played(training: Training) -> list[Transitions]:
+def _played(system: System, envs: HostEnvs, state: State) -> tuple[State, list[Transitions]]:
     """Plays a block in all environments, and keeps its transitions."""
-    assert training.envs is not None
-    config, state = training.config, training.state
+    config = system.config
     rng = generator_from_state(state.generator)
     plan, policy_states = state.plan, dict(state.policy_states)
     if "active" in config.arms:
-        plan = _planned(training, plan, rng)
+        plan = _planned(system, envs, state, rng)
     turns = []
     for age in range(config.train.planner.replan_every):
-        arm_actions = []
         for arm in config.arms:
             hold = config.train.policies.hold(arm)
             policy_states[arm] = policies.act(arm, 1.0, hold, policy_states[arm], rng)
-            is_planned = arm == "active"
-            action = policy_states[arm].action
-            arm_actions.append(
-                planner.decision(config.train.planner, plan, age) if is_planned else action
-            )
-        scaled = torch.cat(arm_actions).numpy(force=True)[:, None]
-        turns.append(training.envs.step(to_actions(training.interface, scaled)))
-    columns = [
-        torch.tensor(np.stack([getattr(turn, name)[:, 0] for turn in turns], 1))
-        for name in ("obs", "actions", "next_obs")
-    ]
-    ended = sum(torch.tensor(turn.terminated | turn.truncated).long() for turn in turns)
-    blocks = Transitions(*(column.to(rng.device).double() for column in columns))
-    training.state = state._replace(
-        environment=tuple(map(torch.tensor, training.envs.states)),
+        actions = {arm: policy_states[arm].action for arm in config.arms}
+        if "active" in actions:
+            actions["active"] = planner.decision(config.train.planner, plan, age)
+        scaled = torch.cat(list(actions.values())).numpy(force=True)[:, None]
+        turns.append(envs.step(data.to_actions(system.interface, scaled)))
+    columns = (torch.tensor(column, device=rng.device) for column in data.columns_of(turns))
+    blocks = Transitions(*(column.double() for column in columns))
+    assert state.replay is not None
+    replay = Transitions(*(column.clone() for column in state.replay))
+    rows = slice(int(state.transitions), int(state.transitions) + len(turns))
+    for kept, block in zip(replay, blocks, strict=True):
+        kept[:, rows] = block
+    state = state._replace(
+        environment=tuple(map(torch.tensor, envs.states)),
         policy_states=policy_states,
         plan=plan,
         generator=rng.get_state(),
-        replay=_written(config, state, blocks),
-        truncations=state.truncations + ended,
+        replay=replay,
         transitions=state.transitions + len(turns),
     )
-    return [Transitions(*columns) for columns in zip(*blocks, strict=True)]
+    return state, [Transitions(*of_learner) for of_learner in zip(*blocks, strict=True)]
 
 
-def _written(config: ActiveDynamicsUserEnvConfig, state: State, blocks: Transitions) -> Transitions:
-    """Returns the replay with one block more; the given state keeps its own."""
-    assert state.replay is not None
-    first = int(state.transitions) - config.collect.warmup
-    replay = Transitions(*(column.clone() for column in state.replay))
-    for column, block in zip(replay, blocks, strict=True):
-        column[:, first : first + block.shape[1]] = block
-    return replay
-
-
-def _planned(training: Training, plan: Plan, rng: torch.Generator) -> Plan:
-    assert training.envs is not None
-    config = training.config
+def _planned(system: System, envs: HostEnvs, state: State, rng: torch.Generator) -> Plan:
+    config = system.config
     first = config.arms.index("active") * config.seeds
-    models = [learner.model for learner in training.state.params[first : first + config.seeds]]
-    shown = torch.tensor(training.envs.obs[first : first + config.seeds, 0]).double()
+    models = [learner.model for learner in state.params[first : first + config.seeds]]
+    shown = torch.tensor(envs.obs[first : first + config.seeds, 0]).double()
+    hold = config.train.planner.hold
 
     def score(actions: Any) -> Any:
         gains = [
-            regression.information(
-                model, y, actions[place][None], training.dt, config.train.planner.hold
-            )
-            for place, (model, y) in enumerate(zip(models, shown, strict=True))
+            regression.information(model, y, each[None], system.dt, hold)
+            for model, y, each in zip(models, shown, actions, strict=True)
         ]
         return torch.cat(gains)
 
-    return planner.replan(config.train.planner, 1.0, score, plan, rng)
+    return planner.replan(config.train.planner, 1.0, score, state.plan, rng)

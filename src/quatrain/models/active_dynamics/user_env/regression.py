@@ -1,6 +1,7 @@
 """transitions of measured states -> a belief about dy/dt = f(y) + B(y) a: Bayesian regression
 
-States are scaled, z = E (y - c), and so are velocities, v = dz/dt / speed. The rows of features are
+States are scaled, z = (y - c) scale, and so are velocities, v = dz/dt / speed. The rows of
+features are
 
     ψ(z, a) = [φ(z), a₁ φ(z), ...]    φ_c(z) = √(2/C) cos(ω_c z + b_c)
 
@@ -51,14 +52,13 @@ class Transitions(NamedTuple):
 class Model(NamedTuple):
     """Holds all that predictions need.
 
-    encoder, center: E and c; decoder: E⁺. bound: of actions, which features have in its unit.
+    center, scale: c and 1 / standard deviation. bound: of actions, which features have in its unit.
     control: known effect of actions on v; 0 where it is learned. covariance: A⁻¹. noise: s_i²;
     noise_error: its standard error, relative to it.
     """
 
     center: Float64[Tensor, " obs"]
-    encoder: Float64[Tensor, "d obs"]
-    decoder: Float64[Tensor, "obs d"]
+    scale: Float64[Tensor, " obs"]
     speed: Float64[Tensor, " d"]
     bound: Float64[Tensor, " action"]
     control: Float64[Tensor, "d action"]
@@ -70,10 +70,10 @@ class Model(NamedTuple):
     noise_error: Float64[Tensor, ""]
 
     def state(self, y: Float64[Tensor, "*batch obs"]) -> Float64[Tensor, "*batch d"]:
-        return (y - self.center) @ self.encoder.mT
+        return (y - self.center) * self.scale
 
     def scaled_velocity(self, batch: Transitions, dt: float) -> Float64[Tensor, "*batch d"]:
-        return (batch.next_y - batch.y) @ self.encoder.mT / (dt * self.speed)
+        return (batch.next_y - batch.y) * self.scale / (dt * self.speed)
 
     def features(
         self, z: Float64[Tensor, "*batch d"], actions: Float64[Tensor, "*batch action"]
@@ -96,9 +96,26 @@ class Model(NamedTuple):
         """Computes the variance of f + B a in units of v, without noise."""
         return ((features @ self.covariance) * features).sum(-1)[..., None] * self.noise
 
-    def to_velocity(self, v: Float64[Tensor, "*batch d"]) -> Float64[Tensor, "*batch obs"]:
-        """Computes dy/dt."""
-        return (v * self.speed) @ self.decoder.mT
+
+def empty_model(d: int, actions: int, features: int, columns: int) -> Model:
+    """Returns a model of zeros."""
+
+    def zeros(*shape: int) -> Tensor:
+        return torch.zeros(shape, dtype=torch.float64)
+
+    return Model(
+        center=zeros(d),
+        scale=zeros(d),
+        speed=zeros(d) + 1,
+        bound=zeros(actions),
+        control=zeros(d, actions),
+        frequency=zeros(features, d),
+        phase=zeros(features),
+        weight=zeros(columns, d),
+        covariance=zeros(columns, columns),
+        noise=zeros(d),
+        noise_error=zeros(),
+    )
 
 
 class Learner(NamedTuple):
@@ -125,70 +142,33 @@ def begin(config: ActiveDynamicsUserEnvConfig, batch: Transitions, dt: float, se
     seed: of the features.
 
     Raises:
-        DataError: something never changes, or `control` or `dimensions` do not fit the data.
+        DataError: something never changes, or `control` does not fit the data.
     """
-    size = batch.actions.shape[-1]
-    center, encoder = _encoder(config, batch.y)
-    d = len(encoder)
-    bound = batch.actions.abs().amax(0)
-    if bound.min() < LEAST_DEVIATION or batch.actions.std(0).min() < LEAST_DEVIATION:
-        place = int(batch.actions.std(0).argmin())
-        raise DataError(
-            f"{config.env.name}: action {place} never changes; vary it, or leave it out"
-        )
-    frequency, phase = draw_features(d, config.network.features, seed)
-    empty = torch.zeros(0, dtype=torch.float64)
-    model = Model(
-        center=center,
-        encoder=encoder,
-        decoder=torch.linalg.pinv(encoder),
-        speed=torch.ones(d, dtype=torch.float64),
-        bound=bound,
-        control=torch.zeros(d, size, dtype=torch.float64),
-        frequency=frequency,
-        phase=phase,
-        weight=torch.zeros(len(phase) * (1 + size), d, dtype=torch.float64),
-        covariance=empty[:, None],
-        noise=empty,
-        noise_error=torch.zeros((), dtype=torch.float64),
+    name, effect = config.env.name, config.env.control
+    for kind, values in (("observation", batch.y), ("action", batch.actions)):
+        deviation = values.std(0)
+        if deviation.min() < LEAST_DEVIATION:
+            raise DataError(
+                f"{name}: {kind} {int(deviation.argmin())} never changes; vary it, or leave it out"
+            )
+    d, size = batch.y.shape[-1], batch.actions.shape[-1]
+    features = config.network.features
+    columns = features * (1 + size if effect is None else 1)
+    model = empty_model(d, size, features, columns)._replace(
+        center=batch.y.mean(0), scale=1 / batch.y.std(0), bound=batch.actions.abs().amax(0)
     )
     speed = model.scaled_velocity(batch, dt).square().mean(0).sqrt().clamp(min=LEAST_DEVIATION)
     model = model._replace(speed=speed)
-    if config.env.control is not None:
-        effect = torch.tensor(config.env.control, dtype=torch.float64)
-        if effect.shape != (d, size):
+    if effect is not None:
+        control = torch.tensor(effect, dtype=torch.float64)
+        if control.shape != (d, size):
             raise DataError(
-                f"{config.env.name} has {d} states and {size} actions; active_dynamics.env.control"
-                f" has {len(effect)} rows of {effect.shape[1]}: give B of dx/dt = f(x) + B a, or"
-                " null to learn it"
+                f"{name} has {d} states and {size} actions; active_dynamics.env.control has "
+                f"{len(control)} rows of {control.shape[1]}: give B of dx/dt = f(x) + B a, or null "
+                "to learn it"
             )
-        model = model._replace(
-            control=encoder @ effect / speed[:, None], weight=model.weight[: len(phase)]
-        )
+        model = model._replace(control=(model.scale / speed)[:, None] * control)
     return refit(Learner(model, model.covariance, model.weight), batch, dt, seed)
-
-
-def _encoder(
-    config: ActiveDynamicsUserEnvConfig, y: Float64[Tensor, "time obs"]
-) -> tuple[Float64[Tensor, " obs"], Float64[Tensor, "d obs"]]:
-    """Returns c and E: each observation by itself or, with decoder: linear, the directions in which
-    they vary most.
-    """
-    center, deviation = y.mean(0), y.std(0)
-    if deviation.min() < LEAST_DEVIATION:
-        raise DataError(
-            f"{config.env.name}: observation {int(deviation.argmin())} never changes; leave it out"
-        )
-    if config.network.decoder == "known":
-        return center, torch.diag(1 / deviation)
-    d = config.network.dimensions or 0
-    if d > len(center):
-        raise DataError(
-            f"{config.env.name} has {len(center)} observations; active_dynamics.network.dimensions"
-            f" is {d}: lower it"
-        )
-    directions = torch.linalg.svd(y - center, full_matrices=False).Vh[:d]
-    return center, directions / ((y - center) @ directions.mT).std(0)[:, None]
 
 
 def draw_features(
@@ -210,15 +190,16 @@ def refit(
     most and lead elsewhere; None: all.
     """
     d, count = len(learner.model.speed), len(learner.model.phase)
-    unit_frequency = draw_features(d, count, seed)[0]
+    unit_frequency, phase = draw_features(d, count, seed)
     v = learner.model.scaled_velocity(batch, dt) - batch.actions @ learner.model.control.mT
     z = learner.model.state(batch.y)
     best, greatest = None, -torch.inf
     for length in LENGTHS:
-        model = learner.model._replace(frequency=unit_frequency / length)
+        model = learner.model._replace(frequency=unit_frequency / length, phase=phase)
         features = model.features(z, batch.actions)
+        gram, moment = features.mT @ features, features.mT @ v
         for prior in PRIORS:
-            precision, moment = _statistics(features, v, prior)
+            precision = gram + torch.eye(len(gram), dtype=gram.dtype) / prior
             evidence = _log_evidence(precision, moment, v, prior)
             if evidence > greatest:
                 best, greatest = (Learner(model, precision, moment), features, prior), evidence
@@ -229,14 +210,6 @@ def refit(
     parts = torch.stack([part.mean() for part in (squares / noise).tensor_split(FOLDS)])
     model = fitted.model._replace(noise=noise, noise_error=parts.std() / FOLDS**0.5)
     return _solved(fitted._replace(model=model))
-
-
-def _statistics(
-    features: Float64[Tensor, "time column"], v: Float64[Tensor, "time d"], prior: float
-) -> tuple[Float64[Tensor, "column column"], Float64[Tensor, "column d"]]:
-    precision = features.mT @ features
-    precision.diagonal().add_(1 / prior)
-    return precision, features.mT @ v
 
 
 def _log_evidence(

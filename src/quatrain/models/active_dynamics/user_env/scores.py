@@ -1,7 +1,6 @@
 """state, held-out transitions -> scores: surprise, its calibration, predictions of several steps"""
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +8,7 @@ import torch
 from jaxtyping import Float64, Int64
 from torch import Tensor
 
-from quatrain.envs.host.user_code import user_code
+from quatrain.envs.host.user_code import imported, user_code
 from quatrain.errors import DataError
 from quatrain.models.active_dynamics.config import ActiveDynamicsUserEnvConfig
 from quatrain.models.active_dynamics.losses import LOG_2PI
@@ -23,28 +22,16 @@ from quatrain.progress import Evaluation
 QUANTILE_90, QUANTILE = 1.645, 1.96
 # Consecutive transitions whose mean surprise counts as one sample.
 SEGMENT = 25
-# Held-out states that a true field is asked for, at most.
-MOST_POINTS = 2000
 
-# State and action -> scaled velocity; the third argument is the velocity before the path.
-Predict = Callable[[Tensor, Tensor, Tensor], Tensor]
-
-
-class Paths(NamedTuple):
-    """Holds first transitions of held-out paths, each of `horizon` transitions of one run."""
-
-    starts: Int64[np.ndarray, " path"]
-    horizon: int
+# Scaled state and action -> scaled velocity.
+Predict = Callable[[Tensor, Tensor], Tensor]
+# Numbers of the transitions of held-out paths, each within one run.
+Paths = Int64[Tensor, "path time"]
 
 
 class Outcome(NamedTuple):
-    """Holds what pictures need.
+    """Holds the states of a held-out path, and what is predicted of it."""
 
-    standardized: innovations of each learner, in units of what it expects. measured, predicted:
-    the states of a held-out path, the latter by its first state and its actions.
-    """
-
-    standardized: Float64[np.ndarray, "learner time d"]
     measured: Float64[np.ndarray, "moment d"]
     predicted: Float64[np.ndarray, "learner moment d"]
 
@@ -56,33 +43,24 @@ def evaluate(config: ActiveDynamicsUserEnvConfig, state: State, dataset: Dataset
     innovation_nll.ARM: nats per dimension of held-out velocities, scaled to 1. nis.ARM: mean square
     of innovations in units of what is expected; its 95 % interval, from `nis_low.ARM` to
     `nis_high.ARM`, by few transitions and an uncertain noise, holds 1 if the learner is calibrated.
-    coverage_90.ARM: share within their 90 % intervals.
-    prediction_r2_1.ARM, prediction_r2.ARM: share of the displacement over one transition, and over
-    `evaluate.horizon`, that is predicted. field_nrmse.ARM: relative error of a true field.
+    coverage_90.ARM: share within their 90 % intervals. prediction_r2.ARM: share of the displacement
+    over `evaluate.horizon` that is predicted. field_nrmse.ARM: relative error of a true field.
     """
-    held_out = to_tensors(dataset.held_out)
+    held_out, dt = to_tensors(dataset.held_out), float(dataset.dt)
     paths = split(dataset.held_out, config.evaluate.horizon)
-    columns = [learner_scores(config, each.model, dataset, paths) for each in state.params]
-    scores = {"seeds": float(config.seeds), "horizon": float(paths.horizon)}
+    models = [learner.model for learner in state.params]
+    columns = [learner_scores(config, model, dataset, paths) for model in models]
+    scores = {"seeds": float(config.seeds), "horizon": float(paths.shape[1])}
     for name in columns[0]:
         values = np.array([column[name] for column in columns]).reshape(len(config.arms), -1)
         medians = np.median(values, 1).tolist()
         scores |= {f"{name}.{arm}": value for arm, value in zip(config.arms, medians, strict=True)}
-    model = state.params[0].model
-    scores |= reference_scores(model, dataset, paths)
-    longest = split(dataset.held_out, config.evaluate.horizon * 5)
-    models = [learner.model for learner in state.params]
-    dt = float(dataset.dt)
-    rolled = [follow(each, held_out, longest, dt, of_model(each)) for each in models]
-    surprises = [regression.surprise(each, held_out, dt).standardized for each in models]
-    return Evaluation(
-        scores,
-        Outcome(
-            standardized=torch.stack(surprises).numpy(force=True),
-            measured=true_paths(model, held_out, longest)[0].numpy(force=True),
-            predicted=torch.stack([path[0] for path in rolled]).numpy(force=True),
-        ),
-    )
+    scores |= reference_scores(models[0], dataset, paths)
+    first = paths[:1]
+    measured = models[0].state(torch.cat([held_out.y[first[0, :1]], held_out.next_y[first[0]]]))
+    predicted = [follow(model, held_out, first, dt, predict_of(model))[0] for model in models]
+    outcome = Outcome(measured.numpy(force=True), torch.stack(predicted).numpy(force=True))
+    return Evaluation(scores, outcome)
 
 
 def learner_scores(
@@ -91,66 +69,55 @@ def learner_scores(
     held_out, dt = to_tensors(dataset.held_out), float(dataset.dt)
     surprise = regression.surprise(model, held_out, dt)
     squares = surprise.standardized.square().mean(1)
-    continues = torch.tensor(~dataset.held_out.ends[:-1])
-    following = (surprise.standardized[1:] * surprise.standardized[:-1]).mean(1)[continues]
     segments = torch.stack([part.mean() for part in squares.split(SEGMENT)])
     nis = float(squares.mean())
     error = segments.std() / len(segments) ** 0.5 / nis
     half = float(QUANTILE * nis * (error.square() + model.noise_error.square()).sqrt())
+    path = follow(model, held_out, paths, dt, predict_of(model))
     scores = {
         "innovation_nll": float(surprise.nll.mean()),
         "nis": nis,
         "nis_low": nis - half,
         "nis_high": nis + half,
-        "whiteness": float(following.mean() / squares.mean()),
         "coverage_90": float((surprise.standardized.abs() < QUANTILE_90).double().mean()),
-        **prediction_scores(model, held_out, paths, dt, of_model(model)),
+        "prediction_r2": prediction_r2(model, held_out, paths, path[:, -1] - path[:, 0]),
     }
     if config.env.true_field is not None:
         scores["field_nrmse"] = field_error(config.env.true_field, model, held_out)
     return scores
 
 
-def of_model(model: Model) -> Predict:
-    return lambda z, a, _: model.mean(model.features(z, a), a)
+def predict_of(model: Model) -> Predict:
+    return lambda z, a: model.mean(model.features(z, a), a)
 
 
 def reference_scores(model: Model, dataset: Dataset, paths: Paths) -> dict[str, float]:
-    """Computes the scores of a constant velocity, and of a linear model of states and actions."""
+    """Computes the scores of a constant velocity, and of a linear model of states and actions; both
+    expect the noise that they show.
+    """
     dt = float(dataset.dt)
     train, held_out = to_tensors(dataset.train), to_tensors(dataset.held_out)
-    z, v = model.state(train.y), model.scaled_velocity(train, dt)
-    linear = torch.linalg.pinv(_affine(z, train.actions)) @ v
-    references: dict[str, Predict] = {
-        "constant_velocity": lambda _z, _a, before: before,
-        "linear_model": lambda z, a, _: _affine(z, a) @ linear,
-    }
+    rows = [_affine(model.state(batch.y), batch.actions) for batch in (train, held_out)]
+    linear = torch.linalg.pinv(rows[0]) @ model.scaled_velocity(train, dt)
+    v = model.scaled_velocity(held_out, dt)
+    # The velocity one transition before; 0 at the start of a run.
+    before = (v * ~torch.tensor(dataset.held_out.ends, device=v.device)[:, None]).roll(1, 0)
+    steady = paths.shape[1] * dt * model.speed * before[paths[:, 0]]
+    path = follow(model, held_out, paths, dt, lambda z, a: _affine(z, a) @ linear)
     scores = {}
-    for name, predict in references.items():
-        errors = [
-            model.scaled_velocity(batch, dt)
-            - predict(model.state(batch.y), batch.actions, _before(model, batch, runs, dt))
-            for batch, runs in ((train, dataset.train), (held_out, dataset.held_out))
-        ]
-        noise = errors[0].square().mean(0).clamp(min=regression.LEAST_NOISE**2)
-        nll = (errors[1].square() / noise + noise.log() + LOG_2PI).mean() / 2
-        before = _before(model, held_out, dataset.held_out, dt)
-        metrics = prediction_scores(model, held_out, paths, dt, predict, before)
-        scores[f"innovation_nll_{name}"] = float(nll)
-        scores |= {f"{metric}_{name}": value for metric, value in metrics.items()}
+    for name, errors, displacement in (
+        ("constant_velocity", v - before, steady),
+        ("linear_model", v - rows[1] @ linear, path[:, -1] - path[:, 0]),
+    ):
+        noise = errors.square().mean(0).clamp(min=regression.LEAST_NOISE**2)
+        scores[f"innovation_nll_{name}"] = float((1 + noise.log() + LOG_2PI).mean() / 2)
+        r2 = prediction_r2(model, held_out, paths, displacement)
+        scores[f"prediction_r2_{name}"] = r2
     return scores
 
 
 def _affine(z: Tensor, actions: Tensor) -> Tensor:
     return torch.cat([torch.ones_like(z[:, :1]), z, actions], 1)
-
-
-def _before(model: Model, batch: Transitions, runs: Runs, dt: float) -> Tensor:
-    """Returns the velocity one transition before; 0 at the start of a run."""
-    before = model.scaled_velocity(batch, dt).roll(1, 0)
-    before[0] = 0
-    before[1:][torch.tensor(runs.ends[:-1])] = 0
-    return before
 
 
 # Predictions.
@@ -164,51 +131,26 @@ def split(runs: Runs, horizon: int) -> Paths:
     starts = [
         np.arange(end - length, end - longest + 1, longest)
         for end, length in zip(ends, lengths, strict=True)
-        if length >= longest
     ]
-    return Paths(np.concatenate(starts), longest)
-
-
-def true_paths(model: Model, batch: Transitions, paths: Paths) -> Float64[Tensor, "path moment d"]:
-    starts = torch.tensor(paths.starts)[:, None]
-    after = batch.next_y[starts + torch.arange(paths.horizon)]
-    return model.state(torch.cat([batch.y[starts], after], 1))
+    return torch.tensor(np.concatenate(starts)[:, None] + np.arange(longest))
 
 
 def follow(
-    model: Model,
-    batch: Transitions,
-    paths: Paths,
-    dt: float,
-    predict: Predict,
-    before: Tensor | None = None,
+    model: Model, batch: Transitions, paths: Paths, dt: float, predict: Predict
 ) -> Float64[Tensor, "path moment d"]:
     """Follows predicted velocities under the recorded actions."""
-    starts = torch.tensor(paths.starts)
-    z = model.state(batch.y[starts])
-    velocity = torch.zeros_like(z) if before is None else before[starts]
-    path = [z]
-    for time in range(paths.horizon):
-        v = predict(path[-1], batch.actions[starts + time], velocity)
-        path.append(path[-1] + dt * model.speed * v)
+    path = [model.state(batch.y[paths[:, 0]])]
+    for actions in batch.actions[paths].unbind(1):
+        path.append(path[-1] + dt * model.speed * predict(path[-1], actions))
     return torch.stack(path, 1)
 
 
-def prediction_scores(
-    model: Model,
-    batch: Transitions,
-    paths: Paths,
-    dt: float,
-    predict: Predict,
-    before: Tensor | None = None,
-) -> dict[str, float]:
-    truth = true_paths(model, batch, paths)
-    predicted = follow(model, batch, paths, dt, predict, before)
-    scores = {}
-    for name, time in (("prediction_r2_1", 1), ("prediction_r2", paths.horizon)):
-        error = (predicted[:, time] - truth[:, time]).square().sum()
-        scores[name] = float(1 - error / (truth[:, time] - truth[:, 0]).square().sum())
-    return scores
+def prediction_r2(
+    model: Model, batch: Transitions, paths: Paths, predicted: Float64[Tensor, "path d"]
+) -> float:
+    """Computes the share of the squared displacement over paths that is predicted."""
+    true = (batch.next_y[paths[:, -1]] - batch.y[paths[:, 0]]) * model.scale
+    return float(1 - (predicted - true).square().sum() / true.square().sum())
 
 
 def field_error(name: str, model: Model, batch: Transitions) -> float:
@@ -218,17 +160,16 @@ def field_error(name: str, model: Model, batch: Transitions) -> float:
     Raises:
         DataError: the function cannot be imported, or returns no velocities.
     """
-    y = batch.y[:: -(-len(batch.y) // MOST_POINTS)]
+    y = batch.y
     module, _, function = name.partition(":")
     with user_code(lambda reason: f"active_dynamics.env.true_field {name}: {reason}"):
-        velocity = getattr(import_module(module), function)
-        truth = np.asarray(velocity(y.numpy(force=True).copy()), float)
+        truth = np.asarray(imported(module, function)(y.numpy(force=True).copy()), float)
         if truth.shape != tuple(y.shape) or not np.isfinite(truth).all():
             raise DataError(
                 f"returned {truth.shape} for states {tuple(y.shape)}; return one finite velocity "
                 "per state"
             )
-    scaled = torch.tensor(truth).to(y.device) @ model.encoder.mT / model.speed
+    scaled = torch.tensor(truth).to(y.device) * model.scale / model.speed
     still = torch.zeros(len(y), len(model.bound), dtype=y.dtype)
     error = model.mean(model.features(model.state(y), still), still) - scaled
     return float((error.square().sum() / scaled.square().sum()).sqrt())

@@ -4,15 +4,16 @@ import numpy as np
 import torch
 
 from quatrain.frameworks.torch import from_template, to_arrays
-from quatrain.models.active_dynamics.config import LARGEST, ActiveDynamicsUserEnvConfig
+from quatrain.models.active_dynamics.config import ActiveDynamicsUserEnvConfig
+from quatrain.models.active_dynamics.user_env import regression
 from quatrain.models.active_dynamics.user_env.data import Dataset
 from quatrain.models.active_dynamics.user_env.learn import State
-from quatrain.models.active_dynamics.user_env.regression import Model
 from quatrain.serving import Input, Served
+from quatrain.storage.recordings import LARGEST
 
 STATES, ACTIONS = "states", "actions"
 EXAMPLES = 3
-NO_AXES = np.zeros((0, 0))
+NOTHING = np.zeros(0)
 
 
 def export(config: ActiveDynamicsUserEnvConfig, state: State) -> dict[str, np.ndarray]:
@@ -22,11 +23,8 @@ def export(config: ActiveDynamicsUserEnvConfig, state: State) -> dict[str, np.nd
 
 
 def request(dataset: Dataset) -> dict[str, np.ndarray]:
-    runs = dataset.held_out
-    return {
-        STATES: runs.obs[:EXAMPLES].astype(float),
-        ACTIONS: runs.actions[:EXAMPLES].astype(float),
-    }
+    obs, actions, *_ = (column[:EXAMPLES].astype(float) for column in dataset.held_out)
+    return {STATES: obs, ACTIONS: actions}
 
 
 def load(arrays: dict[str, np.ndarray]) -> Served:
@@ -35,25 +33,10 @@ def load(arrays: dict[str, np.ndarray]) -> Served:
     Raises:
         ValueError: the arrays are no model.
     """
-    d, obs = arrays.get("encoder", NO_AXES).shape
-    features, columns = (len(arrays.get(name, NO_AXES)) for name in ("phase", "weight"))
-    size = len(arrays.get("bound", NO_AXES))
-    shapes = {
-        "center": (obs,),
-        "encoder": (d, obs),
-        "decoder": (obs, d),
-        "speed": (d,),
-        "bound": (size,),
-        "control": (d, size),
-        "frequency": (features, d),
-        "phase": (features,),
-        "weight": (columns, d),
-        "covariance": (columns, columns),
-        "noise": (d,),
-        "noise_error": (),
-    }
-    zeros = {name: torch.zeros(shape, dtype=torch.float64) for name, shape in shapes.items()}
-    model = from_template(Model(**zeros), arrays)
+    d, size, features, columns = (
+        len(arrays.get(name, NOTHING)) for name in ("center", "bound", "phase", "weight")
+    )
+    model = from_template(regression.empty_model(d, size, features, columns), arrays)
 
     @torch.inference_mode()
     def compute(question: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -62,13 +45,14 @@ def load(arrays: dict[str, np.ndarray]) -> Served:
             for name in (STATES, ACTIONS)
         )
         features = model.features(model.state(y), actions)
-        spread = model.variance(features).clamp(min=0) * model.speed.square()
+        unit = model.speed / model.scale
+        deviation = model.variance(features).clamp(min=0).sqrt() * unit
         return {
-            "velocity": model.to_velocity(model.mean(features, actions)).numpy(force=True),
-            "deviation": (spread @ model.decoder.square().mT).sqrt().numpy(force=True),
+            "velocity": (model.mean(features, actions) * unit).numpy(force=True),
+            "deviation": deviation.numpy(force=True),
         }
 
-    inputs = {STATES: obs, ACTIONS: size}
+    inputs = {STATES: d, ACTIONS: size}
     return Served(
         {name: Input(np.float64, (count,), -LARGEST, LARGEST) for name, count in inputs.items()},
         compute,
