@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium.spaces import Box, Dict, Tuple
 
-from quatrain.convolutions import BRIGHTEST
+from quatrain.envs.host.convolutions import BRIGHTEST
 from quatrain.errors import DataError
 
 # Smaller arrays of bytes are symbols (MiniGrid), which are read as vectors.

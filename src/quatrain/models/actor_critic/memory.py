@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from quatrain.convolutions import FEATURES, count_units, count_weights
 from quatrain.envs.colony.config import GRAPH_FEATURES, NODE_FEATURES
+from quatrain.envs.host.convolutions import FEATURES, count_units, count_weights
 from quatrain.memory import ADAM, FLOAT, TORCH_COPIES, Needs, dense
 
 KEYS = (

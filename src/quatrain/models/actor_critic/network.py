@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Shaped
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from quatrain.convolutions import BRIGHTEST, FEATURES, count_units, layers_of
+from quatrain.envs.host.convolutions import BRIGHTEST, FEATURES, count_units, layers_of
 from quatrain.frameworks.torch import seeded
 from quatrain.models.actor_critic.config import Config
 from quatrain.models.actor_critic.policy import Params, Policy, make_policy

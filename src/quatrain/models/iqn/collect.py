@@ -29,6 +29,8 @@ Shapes = dict[str, tuple[int, ...]]
 EXAMPLES = 2
 # Stands for a return where there is none yet; arrays that are saved are finite.
 NO_RETURN = float(np.finfo(np.float32).min)
+# Of the parameter whose shape is a `Sizes.layout`.
+LAYOUT = "layout"
 
 
 class Sizes(NamedTuple):

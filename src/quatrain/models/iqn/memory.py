@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from quatrain.convolutions import count_units, count_weights
+from quatrain.envs.host.convolutions import count_units, count_weights
 from quatrain.memory import ADAM, COPIES, FLOAT, Needs, dense
 from quatrain.models.iqn.config import TRANSITION, LearnerConfig
 

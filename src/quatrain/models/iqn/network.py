@@ -21,10 +21,10 @@ import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Float32, Int, Int8, Key, Shaped
 
-from quatrain.convolutions import BRIGHTEST, Layer, layers_of
-from quatrain.frameworks.jax import in_blocks, over_seeds
+from quatrain.envs.host.convolutions import BRIGHTEST, Layer, layers_of
+from quatrain.frameworks.jax import convolve, in_blocks, over_seeds
+from quatrain.models.iqn.collect import LAYOUT
 from quatrain.models.iqn.config import Acting, LearnerConfig, LinearEpsilon, Network
-from quatrain.models.iqn.convolution import convolve
 from quatrain.models.iqn.losses import greedy_action
 from quatrain.replay.frames.ring import AnyArray
 
@@ -32,8 +32,6 @@ from quatrain.replay.frames.ring import AnyArray
 Params = Any
 LAYERS = ("hidden", "cosine", "feature", "advantage", "value")
 NOISY = LAYERS[2:]
-# Of the parameter whose shape is a `Sizes.layout`.
-LAYOUT = "layout"
 # Initial scale of the noise.
 SIGMA = 0.017
 # Layer -> key.

@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float32, Int, Int8, Int32, Int64, Shaped
 
-from quatrain.convolutions import BRIGHTEST
+from quatrain.envs.host.convolutions import BRIGHTEST
 from quatrain.envs.host.envs import MOST_ENVS as MOST_ENVS
 from quatrain.envs.host.envs import (
     Begin,
@@ -21,8 +21,15 @@ from quatrain.envs.host.envs import (
 from quatrain.envs.host.references import random_policy
 from quatrain.envs.host.spaces import Interface, SavedInterface
 from quatrain.errors import DataError
-from quatrain.models.iqn import network
-from quatrain.models.iqn.collect import EXAMPLES, NO_RETURN, Scale, Sizes, check_arrays, scaled
+from quatrain.models.iqn.collect import (
+    EXAMPLES,
+    LAYOUT,
+    NO_RETURN,
+    Scale,
+    Sizes,
+    check_arrays,
+    scaled,
+)
 from quatrain.models.iqn.config import IqnUserEnvConfig
 from quatrain.replay.frames.ring import Transitions
 
@@ -424,7 +431,7 @@ def input_sizes(config: IqnUserEnvConfig, arrays: dict[str, np.ndarray]) -> Size
     )
     if (len(kernel), len(bias)) != tuple(SIZED.values()):
         raise ValueError(f"not a learner of this config: differing arrays among {[*SIZED]}")
-    layout = np.shape(arrays.get(f"params/{network.LAYOUT}", np.empty(())))[-5:]
+    layout = np.shape(arrays.get(f"params/{LAYOUT}", np.empty(())))[-5:]
     frame = max(1, kernel[1] // config.network.frames)
     if layout:
         frame = int(np.prod(layout[:3])) + sum(layout[3:])
