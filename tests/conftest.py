@@ -39,16 +39,16 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
             "train": {"seq_vae": {"batch_size": 8, "updates": 2}},
         },
     ),
+    # A first record before all is learned.
+    "actor_critic-user_env": (
+        "actor_critic",
+        overlaid(actor_critic_user_envs.section("Signs"), {"train": {"record_every": 1}}),
+    ),
     "iqn-user_env": ("iqn", iqn_user_envs.section("OneStep")),
 }
 """Models in another form, which the contract holds too: name -> model, and changes to SMALL."""
 BRIEF = {"train": {"steps": 60, "record_every": 20, "evaluate_every": 20}}
 FORMS = {model: (model, {}) for model in MODELS} | VARIANTS
-FIRST = {"train": {"record_every": 1}}
-FORMS["actor_critic-user_env"] = (
-    "actor_critic",
-    overlaid(actor_critic_user_envs.section("Signs"), FIRST),
-)
 FORMS["allo-user_env"] = ("allo", overlaid(allo_user_envs.section("Corridor"), BRIEF))
 """Every model in every form; `-user_env` learns in an environment of a user (`env.kind`)."""
 
