@@ -42,7 +42,10 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     # A first record before all is learned.
     "actor_critic-user_env": (
         "actor_critic",
-        overlaid(actor_critic_user_envs.section("Signs"), {"train": {"record_every": 1}}),
+        overlaid(
+            actor_critic_user_envs.section("Signs"),
+            {"train": {"record_every": 1, "learning_rate": 5e-3}},
+        ),
     ),
     "iqn-user_env": ("iqn", iqn_user_envs.section("OneStep")),
 }
