@@ -2,10 +2,11 @@
 
 import re
 import signal
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-from dvc.utils.serialize import parse_yaml
+from dvc.utils.serialize import modify_yaml, parse_yaml
 from ruamel.yaml import YAML
 
 from pipeline.runtime.errors import Interrupted
@@ -66,3 +67,12 @@ def test_an_interruption_while_a_text_is_read_stays_one(monkeypatch: Patch):
     monkeypatch.setattr(YAML, "load", Mock(side_effect=Interrupted(signal.SIGTERM)))
     with pytest.raises(Interrupted):
         parse_mapping("my.yaml", "a: 1\n")
+
+
+def test_an_experiment_changes_one_line_of_params_yaml(tmp_path: Path):
+    text = Path("params.yaml").read_text()
+    copy = tmp_path / "params.yaml"
+    copy.write_text(text)
+    with modify_yaml(copy) as params:
+        params["allo"]["train"]["batch_size"] = 512
+    assert copy.read_text() == text.replace("    batch_size: 256", "    batch_size: 512", 1)
