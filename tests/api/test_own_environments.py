@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Dict, MultiBinary
 
 import quatrain
 from quatrain.api.results import Result
@@ -19,6 +20,7 @@ from tests.conftest import params_with, shapes_unchecked
 from tests.models.actor_critic import user_envs as of_actor_critic
 from tests.models.allo import test_user_env as of_allo
 from tests.models.iqn import user_envs as of_iqn
+from tests.own_envs import Doors
 from tests.pipeline.fixture_types import Patch
 
 LEARNERS = ("actor_critic", "allo", "iqn")
@@ -139,6 +141,39 @@ def test_an_observation_or_a_batch_of_them_gets_actions_of_the_environment(resul
         assert len(np.unique(drawn, axis=0)) > 1
     with pytest.raises(ValueError, match="observations"):
         result.predict({"observation": batch})
+
+
+class Parts(Doors):
+    """Shows its mask as a part of the observation, before the other."""
+
+    observation_space = Dict({"action_mask": MultiBinary(5), "side": Doors.observation_space})
+
+    def _observed(self) -> Any:
+        side, info = super()._observed()
+        return {"side": side} | info, {}
+
+
+@pytest.mark.parametrize(
+    ("learner", "kind"), [(of_actor_critic, Doors), (of_actor_critic, Parts), (of_iqn, Doors)]
+)
+def test_action_masks_are_read_as_in_the_training(learner: Any, kind: type[Doors]):
+    model = learner.__name__.split(".")[-2]
+    section = learner.section("Signs" if model == "actor_critic" else "OneStep")
+    if model == "iqn":
+        section["network"] = section["network"] | {"frames": 1}
+    section["env"] |= {"import": f"{kind.__module__}:{kind.__name__}", "max_episode_steps": 4}
+    config = getattr(params_with({model: section}), model)
+    result = quatrain.fit(model, config=config, threads=1, progress=False)
+    env = kind()
+    for seed in range(5):
+        obs, info = env.reset(seed=seed)
+        request = {"observations": np.float32([[env.side, *env.open]])}
+        if model == "iqn":
+            request = {"observations": request["observations"][None], "agents": np.array([0])}
+        expected = result.predict(request)["action"][0] + 1
+        assert result.predict(obs, info=info) == expected
+        drawn = {result.predict(obs, False, info) for _ in range(20)}
+        assert drawn <= {1 + int(door) for door in np.flatnonzero(env.open)}
 
 
 def test_fresh_episodes_have_an_interval_and_one_that_is_not_rendered_no_film(result: Result):

@@ -1,6 +1,7 @@
 """a result in an environment of a user -> its actions there, episodes that it plays, and a film"""
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,13 +19,6 @@ if TYPE_CHECKING:
     from quatrain.api.results import Result
 
 
-class Spaces(NamedTuple):
-    """Holds the spaces of an agent."""
-
-    observation: Any
-    action: Any
-
-
 class Played(NamedTuple):
     """Holds fresh episodes: of each its return, not discounted, and its length in steps; the mean
     return, over agents too; and its 95 % interval over episodes.
@@ -37,51 +31,58 @@ class Played(NamedTuple):
     high: float
 
 
-def spaces_of(config: Any) -> dict[str, Spaces]:
-    """Makes an environment, and returns the spaces of its agents.
+def rows_of(config: Any) -> dict[str, Any]:
+    """Makes an environment, and returns what reads the observations of its agents, as in training.
 
     Raises:
+        ConfigError: it is one in JAX, whose observations are arrays already.
         DataError: it cannot be made.
     """
     require("observations of an environment", ("gymnasium",), "gym")
-    from quatrain.envs.host.user_code import make
+    from quatrain.envs.host.envs import HostEnvs
 
-    with closing(make(config)) as env:
-        return {
-            agent: Spaces(env.observation_space(agent), env.action_space(agent))
-            for agent in env.possible_agents
-        }
+    if config.env.kind == "jax":
+        raise ConfigError(
+            f"env {config.env.name} is written in JAX, whose observations only it knows; give a "
+            "request of the form of example_request()"
+        )
+    with closing(HostEnvs(config.env, 1, seed=0)) as envs:
+        return {rows.name: rows for rows in envs.agents}
 
 
-def act(result: "Result", obs: Any, answer: Callable[[Mapping[str, Any]], Any]) -> Any:
+def act(result: "Result", obs: Any, info: Any, answer: Callable[[Mapping[str, Any]], Any]) -> Any:
     """Returns actions for observations of a user's environment.
 
-    answer: a request -> its answers.
+    info: what came with them, if action masks do. answer: a request -> its answers.
 
     Raises:
         DataError: they are no observations of the environment, or the network needs earlier ones.
     """
     from gymnasium.spaces import Dict
 
-    from quatrain.envs.host.spaces import to_action
-
-    agents = list(result.spaces)
-    if result.config.env.kind == "gymnasium":
-        if isinstance(obs, Mapping) and not isinstance(result.spaces[agents[0]].observation, Dict):
-            return answer(obs)  # which says what a request has
-        observed, is_single = _batch(result.spaces[agents[0]].observation, obs)
-        acting = agents * len(observed)
+    agents = result._rows
+    if result.config.env.kind == "pettingzoo":
+        if not isinstance(obs, Mapping) or not obs.keys() <= agents.keys():
+            raise DataError(f"observations are {obs!r}; give name -> observation of {[*agents]}")
+        infos = info or {}
+        asked = [(name, each, infos.get(name)) for name, each in obs.items()]
+        is_single = False
     else:
-        observed, acting, is_single = [*obs.values()], [*obs], False
-    answers = answer(_request(result, acting, observed))
+        ((name, rows),) = agents.items()
+        if isinstance(obs, Mapping) and not isinstance(rows.spaces.observation, Dict):
+            return answer(obs)  # which says what a request has
+        observed, is_single = _batch(rows.spaces.observation, obs)
+        infos = [info] if is_single else info or [None] * len(observed)
+        asked = [(name, *each) for each in zip(observed, infos, strict=True)]
+    answers = answer(_request(result, asked))
     if "action" not in answers:
         return answers
     actions = [
-        to_action(result.spaces[agent].action, action)
-        for agent, action in zip(acting, answers["action"], strict=True)
+        agents[name].to_action(action)
+        for (name, *_), action in zip(asked, answers["action"], strict=True)
     ]
-    if result.config.env.kind != "gymnasium":
-        return dict(zip(acting, actions, strict=True))
+    if result.config.env.kind == "pettingzoo":
+        return dict(zip(obs, actions, strict=True))
     return actions[0] if is_single else np.stack(actions)
 
 
@@ -94,11 +95,8 @@ def _batch(space: Any, obs: Any) -> tuple[list[Any], bool]:
     return [obs] if is_single else [*obs], is_single
 
 
-def _request(result: "Result", acting: list[str], observed: list[Any]) -> dict[str, np.ndarray]:
-    """Returns what a served model is asked for these observations of these agents."""
-    from quatrain.envs.host.spaces import reader
-
-    agents = list(result.spaces)
+def _request(result: "Result", asked: Sequence[tuple[str, Any, Any]]) -> dict[str, np.ndarray]:
+    """Returns what a served model is asked for observations and infos of these agents."""
     inputs = result._served.inputs
     frames = getattr(result.config.network, "frames", 1)
     if frames > 1:
@@ -106,12 +104,13 @@ def _request(result: "Result", acting: list[str], observed: list[Any]) -> dict[s
             f"the network sees the last {frames} observations, and not one alone; give a request "
             "of the form of example_request()"
         )
-    reads = {agent: reader("the observation", result.spaces[agent].observation) for agent in agents}
-    rows = [reads[agent](each) for agent, each in zip(acting, observed, strict=True)]
-    shape = (len(rows), *inputs["observations"].shape)
-    request = {"observations": np.reshape(rows, shape)}
+    agents = result._rows
+    rows = np.stack([agents[name].read(obs, info, has_ended=False) for name, obs, info in asked])
+    shape = inputs["observations"].shape
+    seen = rows[:, : math.prod(shape)]  # allo sees no mask
+    request = {"observations": seen.reshape(-1, *shape)}
     if "agents" in inputs:
-        request["agents"] = np.array([agents.index(agent) for agent in acting])
+        request["agents"] = np.array([[*agents].index(name) for name, *_ in asked])
     return request
 
 
@@ -125,11 +124,13 @@ def evaluate(result: "Result", episodes: int, seed: int) -> Played:
     check_count("episodes", episodes)
     with computing(result.params, result.model):
         begin = policy_of(result)
-        from quatrain.envs.host.envs import play_episodes
+        from quatrain.envs.host.envs import MOST_ENVS, HostEnvs, play_range
         from quatrain.envs.host.references import return_interval
 
         drawn = fresh_seed(result, seed)
-        played = play_episodes(result.config.env, episodes, drawn, begin)
+        make_envs = getattr(result.config.world, "Envs", HostEnvs)
+        with closing(make_envs(result.config.env, min(episodes, MOST_ENVS), drawn)) as envs:
+            played = play_range(envs, begin, 0, episodes)
         low = high = np.nan
         if episodes > 1:
             resamples = result.config.evaluate.bootstrap_samples
@@ -142,9 +143,11 @@ def film(result: "Result", seed: int) -> Animation:
     """Returns an episode by the learned policy, as the environment renders it.
 
     Raises:
-        ConfigError: the model does not act in an environment of a user.
+        ConfigError: the model does not act in an environment of a user that renders.
         DataError: the environment does not render arrays, cannot be made, or raised.
     """
+    if getattr(result.config.env, "kind", None) == "jax":
+        raise ConfigError(f"env {result.config.env.name} is written in JAX: it has no film")
     with computing(result.params, result.model):
         begin = policy_of(result)
         from quatrain.envs.host.film import film_episode

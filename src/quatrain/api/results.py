@@ -185,7 +185,7 @@ class Result:
         watch = learning.watching(progress, callback, checkpoint_every, folder)
         return learning.train_and_score(learning.lengthened(self, more), watch)
 
-    def predict(self, request: Any, deterministic: bool = True) -> Any:
+    def predict(self, request: Any, deterministic: bool = True, info: Any = None) -> Any:
         """Returns actions for observations, or answers a request as a served model does.
 
         Args:
@@ -194,6 +194,8 @@ class Result:
                 nested lists, of the form of `example_request()`, whose first axis counts questions.
             deterministic: False: actions are drawn, by a generator of this result: from the
                 distribution of actor_critic; of iqn at random with probability `epsilon.end`.
+            info: what the environment returned beside the observation (a list of a batch), where
+                it holds the action masks.
 
         Returns:
             Of observations: the action as the environment takes it, a batch of them, or name ->
@@ -210,8 +212,9 @@ class Result:
         """
         served = self._served
         is_request = isinstance(request, Mapping) and not served.inputs.keys().isdisjoint(request)
-        if self.config.brings_env and not is_request:
-            return own_episodes.act(self, request, partial(self._answer, deterministic))
+        acts = self.config.brings_env and "observations" in served.inputs and not is_request
+        if acts and self.config.env.kind != "recording":
+            return own_episodes.act(self, request, info, partial(self._answer, deterministic))
         return self._answer(deterministic, request)
 
     def _answer(self, deterministic: bool, request: Any) -> dict[str, np.ndarray]:
@@ -228,9 +231,13 @@ class Result:
         return np.random.default_rng(derive_seed(self.seed, "predict", self.model))
 
     @cached_property
-    def spaces(self) -> Mapping[str, own_episodes.Spaces]:
+    def _rows(self) -> Mapping[str, Any]:
+        return own_episodes.rows_of(self.config)
+
+    @property
+    def spaces(self) -> Mapping[str, Any]:
         """Returns the spaces of each agent of the user's environment, which is made for it."""
-        return own_episodes.spaces_of(self.config.env)
+        return {name: rows.spaces for name, rows in self._rows.items()}
 
     def evaluate(self, episodes: int = 100, seed: int | None = None) -> own_episodes.Played:
         """Plays fresh episodes of the user's environment by the learned policy of the first seed.
@@ -361,9 +368,10 @@ def load(path: str | Path, device: str = "auto") -> Result:
     """Returns a result from a folder that `Result.save` or the pipeline (models/MODEL) wrote.
 
     Files are verified against their hashes, and nothing in them is executed: an environment of the
-    user's own, which the config names, is not imported by this function, nor by `predict`,
-    `example_request` and `repr` of the result. What plays episodes makes it: `quatrain.evaluate`,
-    `plots`, and `scores` where the folder holds none. A folder of the pipeline needs data/MODEL
+    user's own, which the config names, is not imported by this function, nor by `predict` of a
+    request, `example_request` and `repr` of the result. `predict` of observations, `spaces` and
+    what plays episodes make it: `evaluate`, `film`, `plots`, and `scores` where the folder holds
+    none. A folder of the pipeline needs data/MODEL
     beside it; its scores are computed when they are first read.
 
     Args:

@@ -112,7 +112,7 @@ class HostEnvs:
         self._episode, self._elapsed, self._actions, self.obs = states
         self._is_gone = np.zeros(self.obs.shape[:2], bool)
         with self._named_errors():
-            self._agents = [
+            self.agents = [
                 AgentRows(self.interface, env, agent, agent in masks)
                 for agent in self.interface.agents
             ]
@@ -252,7 +252,7 @@ class HostEnvs:
 
     def _joint_action(self, index: int, row: Shaped[np.ndarray, "agent *action"]) -> ByAgent:
         """Returns the actions of the agents that are there."""
-        agents = zip(self._agents, row, self._is_gone[index], strict=True)
+        agents = zip(self.agents, row, self._is_gone[index], strict=True)
         return {agent.name: agent.to_action(action) for agent, action, gone in agents if not gone}
 
     def _step_env(self, index: int, actions: ByAgent, turn: Transition) -> None:
@@ -261,7 +261,7 @@ class HostEnvs:
         if self.after_step is not None:
             self.after_step(self._envs[index])
         present = np.flatnonzero(~self._is_gone[index])
-        names = [self._agents[place].name for place in present]
+        names = [self.agents[place].name for place in present]
         terminal = np.array([to_flag("terminated", terminated[name]) for name in names])
         over = terminal | [to_flag("truncated", truncated[name]) for name in names]
         has_ended = bool(over.all())
@@ -282,7 +282,7 @@ class HostEnvs:
         """
         masks = masks_of(infos) if self.interface.has_mask else {}
         rows = []
-        for agent, is_gone in zip(self._agents, self._is_gone[index], strict=True):
+        for agent, is_gone in zip(self.agents, self._is_gone[index], strict=True):
             if not is_gone and agent.name not in observed:
                 raise DataError(
                     f"agent {agent.name} has no observation; return one of each agent that has "

@@ -10,7 +10,7 @@ from PIL import Image
 from quatrain.animation import Animation
 from quatrain.envs.host.config import HostEnv, Pairs
 from quatrain.envs.host.envs import Begin, HostEnvs, play
-from quatrain.envs.host.user_code import make
+from quatrain.envs.host.user_code import make, user_code
 from quatrain.errors import DataError
 
 MODE = "rgb_array"
@@ -40,7 +40,13 @@ class Camera:
             DataError: what it renders is no picture.
         """
         if self._steps % self.every == 0:
-            self.frames.append(_small(env.render()))
+            picture = _small(env.render())
+            if self.frames and picture.shape != self.frames[0].shape:
+                raise DataError(
+                    f"render() returned pictures of {self.frames[0].shape} and {picture.shape}; "
+                    "return one size"
+                )
+            self.frames.append(picture)
         self._steps += 1
         if len(self.frames) > MOST_FRAMES:
             self.frames = self.frames[::2]
@@ -64,7 +70,7 @@ def film_episode(config: HostEnv, begin: Begin, seed: int) -> Animation:
     Raises:
         DataError: it does not render arrays, or raised.
     """
-    with closing(make(config)) as env:
+    with user_code(lambda reason: f"env {config.name}: {reason}"), closing(make(config)) as env:
         metadata = getattr(env, "metadata", {})
         renders = getattr(env, "render_mode", None) == MODE
     if MODE not in metadata.get("render_modes", ()):

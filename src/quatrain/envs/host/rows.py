@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium.spaces import Dict
@@ -14,13 +14,21 @@ from quatrain.envs.host.spaces import Interface, describe, reader, to_action
 from quatrain.errors import DataError
 
 
+class Spaces(NamedTuple):
+    """Holds the spaces of an agent."""
+
+    observation: Any
+    action: Any
+
+
 class AgentRows:
     """Reads what one agent observes; beside larger rows of other agents its own are padded."""
 
     def __init__(self, interface: Interface, env: Any, name: str, has_mask: bool) -> None:
         """Takes the spaces of an agent; has_mask: whether its infos hold action masks."""
         self.name = name
-        observation, action = env.observation_space(name), env.action_space(name)
+        self.spaces = Spaces(env.observation_space(name), env.action_space(name))
+        observation, action = self.spaces
         self._has_part = isinstance(observation, Dict) and MASK in observation.spaces
         self._has_mask = has_mask or self._has_part
         self._counts = describe({name: (observation, action)}, 1).action_counts

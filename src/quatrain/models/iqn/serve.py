@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from quatrain.envs.host.masks import draw_legal
 from quatrain.frameworks.jax import from_template, to_arrays
 from quatrain.models.iqn import network
 from quatrain.models.iqn.config import LearnerConfig
@@ -65,6 +66,9 @@ def load(config: LearnerConfig, arrays: dict[str, np.ndarray]) -> Served:
     def sample(question: dict[str, np.ndarray], draws: np.random.Generator) -> np.ndarray:
         greedy = compute(question)["action"]
         explores = draws.random(len(greedy)) < config.train.acting.epsilon.end
-        return np.where(explores, draws.integers(sizes.actions, size=len(greedy)), greedy)
+        has_mask = any(sizes.layout[-1:])
+        legal = question[world.INPUT][:, -1, -sizes.actions :] if has_mask else 1
+        masks = np.broadcast_to(legal, (len(greedy), sizes.actions))
+        return np.where(explores, draw_legal((sizes.actions,), draws, masks), greedy)
 
     return Served({world.INPUT: observed, "agents": agents}, compute, sample)
