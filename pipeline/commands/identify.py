@@ -12,6 +12,10 @@ SCORES = ("innovation_nll", "nis", "coverage_90", "prediction_r2", "field_nrmse"
 REFERENCES = ("constant_velocity", "linear_model")
 
 
+# Key of `env` or `train` -> its option, of what acts.
+OF_SYSTEMS = {"action_bound": "--action-bound", "arms": "--arm"}
+
+
 class Request(NamedTuple):
     """Holds the source, a recording or a system, and changes of `env` and `train`."""
 
@@ -26,20 +30,21 @@ def identify(request: Request) -> None:
     """Learns the field, saves the result, and prints how well it explains held-out data.
 
     Raises:
+        FolderError: `out` holds other files; raised before anything is learned.
         ConfigError: there are two sources or none, recorded data would have to act, or a value
             cannot be used.
     """
     if bool(request.recording) == bool(request.system):
         raise ConfigError("give one of --recording FILE and --system NAME")
-    if request.recording and "arms" in request.train:
+    unused = {*request.env, *request.train} & OF_SYSTEMS.keys()
+    if request.recording and unused:
+        option = OF_SYSTEMS[min(unused)]
         raise ConfigError(
-            f"--arm: {request.recording} is recorded and cannot act; leave --arm out, or give "
-            "--system"
+            f"{option}: {request.recording} is recorded and cannot act; leave {option} out, or "
+            "give --system"
         )
-    result = quatrain.fit(
-        MODEL, PRESET, env={**source(request), **request.env}, train=request.train
-    )
-    result.save(request.out)
+    env = {**source(request), **request.env}
+    result = quatrain.fit(MODEL, PRESET, env=env, train=request.train, folder=request.out)
     print(table(result.config.shown_arm, result.scores), "", sep="\n")
     print(f"result: quatrain.load({request.out!r}), with plots() and predict()")
 

@@ -57,7 +57,7 @@ ENV_OPTIONS = (
     option("--run", metavar="NAME", help="column that numbers runs"),
     option("--dt", type=time_step, metavar="N", help="time of a transition (that of --time)"),
     option("--control", type=matrix, metavar="ROWS", help="B of dx/dt = f(x) + B a (learned)"),
-    option("--action-bound", type=bound, metavar="N", help="bound of actions"),
+    option("--action-bound", type=bound, metavar="N", help="of actions of a system"),
     option("--true-field", metavar="MODULE:NAME", help="a function of states, to compare with"),
     option("--arm", choices=("active", "random", "prbs"), help="of a system (active and prbs)"),
     option("--transitions", type=whole_number, metavar="N", help="of a system, with warm-up"),

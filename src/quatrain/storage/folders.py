@@ -91,7 +91,10 @@ def save(folder: Path, contents: Mapping[str, Any], info: Mapping[str, Any]) -> 
 
 
 def check_free(folder: Path) -> None:
-    """Raises FolderError if `folder` holds what `save` never writes."""
+    """Raises FolderError if `folder` holds what `save` never writes, or cannot be a folder."""
+    for path in (folder, *folder.parents):
+        if path.exists() and not path.is_dir():
+            raise _refused(path, "is a file where a folder belongs", MOVE)
     _others(folder, set())
 
 

@@ -10,11 +10,13 @@ import torch
 
 import quatrain
 from quatrain.api.results import Result
+from quatrain.envs.host.user_code import make
 from quatrain.errors import DataError, QuatrainError
 from quatrain.models.active_dynamics import collect, train
 from quatrain.models.active_dynamics.config import ActiveDynamicsUserEnvConfig
-from quatrain.models.active_dynamics.user_env import scores
+from quatrain.models.active_dynamics.user_env import data, scores
 from tests.conftest import shapes_unchecked
+from tests.models.active_dynamics import user_envs
 
 HERE = "tests.models.active_dynamics.user_envs"
 PENDULUM = {"id": "Pendulum-v1", "true_field": f"{HERE}:pendulum_field"}
@@ -123,11 +125,36 @@ def test_an_interrupted_training_goes_on_to_the_same_bits():
     with shapes_unchecked():
         dataset = collect.collect(config, 0)
         _, middle, last = list(train.train(config, dataset, 1))
+        updated, _ = train.update(config, dataset, middle.state)
         arrays = train.to_arrays(middle.state)
         state = train.from_arrays(config, dataset, arrays)
         (again,) = list(train.train(config, dataset, 1, state))
     final, repeated = map(train.to_arrays, (last.state, again.state))
     assert all(np.array_equal(final[name], repeated[name]) for name in final)
+    assert updated.transitions == middle.step + config.train.planner.replan_every
+
+
+def test_an_odd_number_of_transitions_is_played():
+    env = {"kind": "gymnasium", **PENDULUM}
+    config = quatrain.config("active_dynamics", "gymnasium", env=env)
+    with shapes_unchecked():
+        runs, _ = data.play(config, 61, 0)
+    assert [len(column) for column in runs] == [61] * 4
+    assert runs.ends[-1]
+
+
+@pytest.mark.parametrize("dt", [np.float32(0.5), True, np.inf, np.nan])
+def test_the_time_step_of_an_environment_is_any_finite_number(
+    dt: Any, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(user_envs.CartPole, "dt", dt)
+    env = {"kind": "gymnasium", **CART_POLE}
+    config = quatrain.config("active_dynamics", "gymnasium", env=env)
+    if isinstance(dt, np.float32):
+        assert data.time_step(config.env) == 0.5
+    else:
+        with pytest.raises(DataError, match="has no finite dt above 0; set"):
+            data.time_step(config.env)
 
 
 # Recordings.
@@ -168,6 +195,12 @@ def test_arrays_hold_runs_of_unequal_length(tmp_path: Path):
 
 
 # Faults.
+
+
+def test_no_environment_is_made_of_a_recording():
+    config = quatrain.config("active_dynamics", "gymnasium", env=recording("run.csv"))
+    with pytest.raises(DataError, match=r"run\.csv is a recording, .* the form of example_request"):
+        make(config.env)
 
 
 def turning() -> np.ndarray:
@@ -225,7 +258,7 @@ def test_arrays_need_one_row_each(tmp_path: Path):
         ),
         ({"true_field": f"{HERE}:flat_field"}, "returned (100,) for states (100, 3); return one"),
         ({"true_field": f"{HERE}:missing"}, "has no attribute 'missing'"),
-        ({"import": f"{HERE}:Timeless", "max_episode_steps": 9}, "has no dt; set active_dynamics"),
+        ({"import": f"{HERE}:Timeless", "max_episode_steps": 9}, "has no finite dt above 0"),
         (
             {"import": f"{HERE}:Choices", "max_episode_steps": 9, "dt": 0.1},
             "actions are not continuous, so no effect B(x) a of theirs can be learned; wrap",

@@ -17,14 +17,14 @@ def test_a_recording_gives_a_table_and_a_result(project, capsys):
     write(project / "run.csv", log(400))
     with shapes_unchecked():
         command = ["identify", "--recording", "run.csv", *COLUMNS, "--dt", str(DT)]
-        assert main([*command, "--control", "0;0;2", "--action-bound", "3", "--out", "mine"]) == 0
+        assert main([*command, "--control", "0;0;2", "--out", "mine"]) == 0
     rows = capsys.readouterr().out.splitlines()
     (line,) = (line for line in rows if line.startswith("| prediction_r2"))
     learned, still, linear = (float(cell) for cell in line.split("|")[2:5])
     assert learned > 0.9 > max(still, linear)
     config = quatrain.load(project / "mine").config
     assert config.env.control == ((0.0,), (0.0,), (2.0,))
-    assert (config.env.dt, config.env.action_bound) == (DT, 3.0)
+    assert config.env.dt == DT
 
 
 @pytest.mark.parametrize(
@@ -32,6 +32,8 @@ def test_a_recording_gives_a_table_and_a_result(project, capsys):
     [
         ([], 2, "give one of --recording FILE and --system NAME"),
         (["--recording", "run.csv", "--arm", "active"], 2, "run.csv is recorded and cannot act"),
+        (["--recording", "run.csv", "--action-bound", "3"], 2, "--action-bound: run.csv is rec"),
+        (["--recording", "missing.npz", "--out", "params.yaml"], 3, "params.yaml: is a file where"),
         (["--recording", "missing.npz"], 3, "missing.npz is not there; a relative path starts in"),
         (["--recording", "params.yaml"], 3, "params.yaml is neither .npz nor .csv; save it"),
         (["--system", "NoSuchThing-v9"], 3, "env NoSuchThing-v9 cannot be made"),

@@ -140,8 +140,13 @@ def make(config: HostEnv) -> Any:
     """Makes one environment of parallel agents.
 
     Raises:
-        DataError: it cannot be imported, made or wrapped.
+        DataError: it cannot be imported, made or wrapped, or is recorded.
     """
+    if config.kind not in ("gymnasium", "pettingzoo"):
+        raise DataError(
+            f"env {config.name} is a {config.kind}, which no environment is made of; give predict "
+            "a request of the form of example_request()"
+        )
     env = make_bare(config)
     for wrapper in config.wrappers:
         env = _wrap(config, env, wrapper)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import closing
+from numbers import Real
 from pathlib import Path
 from typing import NamedTuple
 
@@ -95,9 +96,10 @@ def time_step(env: UserEnv) -> float:
         return env.dt
     with closing(make(env)) as host, user_code(lambda reason: f"env {env.name}: {reason}"):
         dt = getattr(host.unwrapped, "dt", None)
-    if not isinstance(dt, int | float) or dt <= 0:
+    if not isinstance(dt, Real) or isinstance(dt, bool) or not 0 < float(dt) < np.inf:
         raise DataError(
-            f"env {env.name} has no dt; set active_dynamics.env.dt to the time of a transition"
+            f"env {env.name} has no finite dt above 0; set active_dynamics.env.dt to the time of a "
+            "transition"
         )
     return float(dt)
 
@@ -146,7 +148,7 @@ def play(config: ActiveDynamicsUserEnvConfig, count: int, seed: int) -> tuple[Ru
     ends = np.stack([turn.terminated | turn.truncated for turn in turns], 1)
     ends[:, -1] = True
     obs, actions, next_obs = map(np.concatenate, columns_of(turns))
-    return Runs(obs, actions, next_obs, ends.ravel()), interface
+    return Runs(obs, actions, next_obs, ends.ravel()).part(0, count), interface
 
 
 def columns_of(turns: Sequence[Transition]) -> list[Float32[np.ndarray, "env time number"]]:

@@ -33,12 +33,13 @@ Metrics = dict[str, np.ndarray]
 class State(NamedTuple):
     """Holds all that changes while learning, of all learners: arm by arm, all seeds of each.
 
-    environment: running episodes (`envs.EnvStates`), and replay: all transitions, the warm-up
-    included; None where runs are recorded. transitions: of each learner, in those of
-    `train.transitions`.
+    seed: of the environments. environment: running episodes (`envs.EnvStates`), and replay: all
+    transitions, the warm-up included; None where runs are recorded. transitions: of each learner,
+    in those of `train.transitions`.
     """
 
     params: tuple[Learner, ...]
+    seed: Int64[Tensor, ""]
     environment: tuple[Tensor, ...] | None
     policy_states: dict[str, PolicyState]
     plan: Plan
@@ -60,14 +61,15 @@ class System(NamedTuple):
 
 @contextmanager
 def opened(
-    config: ActiveDynamicsUserEnvConfig, dataset: data.Dataset, seed: int, state: State
+    config: ActiveDynamicsUserEnvConfig, dataset: data.Dataset, state: State
 ) -> Iterator[System]:
     """Makes the environments, which go on with the episodes of the state, and closes them."""
     interface = data.checked(config.env, dataset.interface.restored)
     with ExitStack() as stack:
         envs = None
         if state.environment is not None:
-            envs = stack.enter_context(closing(HostEnvs(config.env, config.learners, seed)))
+            envs = HostEnvs(config.env, config.learners, int(state.seed))
+            stack.enter_context(closing(envs))
             envs.restore(EnvStates(*(part.numpy(force=True) for part in state.environment)))
         parts = (to_tensors(dataset.train), to_tensors(dataset.held_out))
         yield System(config, *parts, float(dataset.dt), interface, envs)
@@ -115,6 +117,7 @@ def init_state(config: ActiveDynamicsUserEnvConfig, dataset: data.Dataset, seed:
         replay = Transitions(*(column.repeat(count, 1, 1) for column in padded))
     return State(
         params=tuple(learners) * len(config.arms),
+        seed=torch.tensor(seed, device="cpu"),
         environment=environment,
         policy_states={arm: init_policy_state(config.seeds, size, rng) for arm in config.arms},
         plan=planner.first_plan(config.train.planner, config.seeds, size),
@@ -135,7 +138,7 @@ def train(
     """
     if state is None:
         state = init_state(config, dataset, seed)
-    with opened(config, dataset, seed, state) as system:
+    with opened(config, dataset, state) as system:
         while int(state.transitions) < config.train.transitions:
             state, metrics = advance_by(system, state, config.train.record_every)
             yield Progress(int(state.transitions), state, metrics)
@@ -145,7 +148,7 @@ def update(
     config: ActiveDynamicsUserEnvConfig, dataset: data.Dataset, state: State
 ) -> tuple[State, Metrics]:
     """Returns the state after one block, and its metrics."""
-    with opened(config, dataset, 0, state) as system:
+    with opened(config, dataset, state) as system:
         return advance_by(system, state, config.train.planner.replan_every)
 
 
