@@ -158,13 +158,15 @@ def file_of(root: Path, module: str) -> Path:
 def environment_of(env: object) -> dict[str, str]:
     """Returns what decides how an environment of a user behaves: digests of whole packages, which
     may load their modules by name, and versions of installed distributions with what they require;
-    nothing for an environment of quatrain.
+    nothing for an environment of quatrain. Of a recording digests of its files.
 
     Raises:
-        FolderError: a source cannot be read.
+        FolderError: a source, or a file of a recording, cannot be read.
     """
     if not isinstance(env, HostEnv):
         return {}
+    if path := getattr(env, "path", None):
+        return _recording_of(path)
     identity: dict[str, str] = {}
     of_others = set(sys.stdlib_module_names)
     visited: set[str] = set()
@@ -186,6 +188,19 @@ def environment_of(env: object) -> dict[str, str]:
                 identity[module] = file_digest(source)
                 pending += sorted(imports(source, module))
     return dict(sorted(identity.items()))
+
+
+def _recording_of(path: str) -> dict[str, str]:
+    """Returns the digests of the files of this path, which may be a pattern; of a dataset of minari
+    its ID, and the installed version.
+    """
+    from quatrain.storage.recordings import MINARI
+
+    if path.startswith(MINARI):
+        return {"dataset": path, **_versions_of("minari")}
+    pattern = Path(path)
+    files = sorted({pattern, *pattern.parent.glob(pattern.name)})
+    return {file.name: file_digest(file) for file in files if file.is_file()}
 
 
 def _maker_of(env_id: str) -> str:

@@ -10,6 +10,7 @@ from quatrain.errors import ConfigError, DataError, DatasetMismatch
 from quatrain.models.allo import user_env
 from quatrain.models.allo.config import AlloUserEnvConfig
 from quatrain.models.allo.held_out import measure
+from quatrain.models.allo.memory import needs
 from quatrain.models.allo.plots import draw_functions
 from quatrain.models.allo.train import held_out_pairs, tables
 from quatrain.models.allo.truth import true_spectrum, true_table
@@ -18,7 +19,7 @@ from quatrain.progress import Progress, history, rows
 from quatrain.registry import load
 from quatrain.serving import answer
 from tests.conftest import params_with, shapes_unchecked
-from tests.models.allo.user_envs import section
+from tests.models.allo.user_envs import screen, section
 from tests.pipeline.fixture_types import Patch
 
 MODEL = load("allo")
@@ -153,8 +154,37 @@ def test_the_encoder_takes_one_observation_or_a_batch(trained):
     expected = tables(config, state, dataset)[0]
     np.testing.assert_allclose(encode(dataset.coords), expected, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(encode(dataset.coords[3]), expected[3], rtol=1e-5, atol=1e-5)
-    with pytest.raises(ValueError, match=r"have the shape \(5, 3\); give 2 numbers, or a batch"):
+    with pytest.raises(
+        ValueError, match=r"of agent has the shape \(3,\), not \(2,\), as its space"
+    ):
         encode(np.zeros((5, 3)))
+
+
+def test_the_encoder_reads_a_stack_of_images_as_the_walks_did():
+    config = config_with(name="Screens")
+    dataset = MODEL.collect.collect(config, 1)
+    assert {column.dtype.name for column in dataset.table} == {"float32"}
+    constants = input_constants(config, dataset, 0)
+    read = user_env.encoder_inputs(config, constants)
+    scaled = read(np.stack([screen(place) for place in range(7)]))
+    np.testing.assert_array_equal(scaled, inputs(config, dataset, constants))
+    np.testing.assert_array_equal(read(screen(4)), scaled[4])
+
+
+def test_masks_are_no_part_of_states_or_of_what_the_encoder_takes():
+    config = config_with(name="Masked")
+    dataset = MODEL.collect.collect(config, 1)
+    assert dataset.table.observations.tolist() == [[place] for place in range(7)]
+    constants = input_constants(config, dataset, 0)
+    read = user_env.encoder_inputs(config, constants)
+    observation = {"action_mask": np.ones(2, np.int8), "place": np.array([4], np.float32)}
+    expected = inputs(config, dataset, constants)[4]
+    np.testing.assert_array_equal(read(observation), expected)
+    np.testing.assert_array_equal(
+        read([observation, {"place": observation["place"]}]), [expected] * 2
+    )
+    with pytest.raises(DataError, match="Masked shows 1, the encoder learned of 3 numbers"):
+        user_env.encoder_inputs(config, np.zeros((2, 3), np.float32))
 
 
 @pytest.mark.parametrize(("episodes", "held_out"), [(8, 2 * 19), (1, 79)])
@@ -168,6 +198,10 @@ def test_episodes_of_a_recording_are_held_out(tmp_path: Path, episodes: int, hel
     assert len(dataset.train.starts) == 160 - max(episodes, 2) - held_out
     np.testing.assert_array_equal(dataset.held_out.state, other.held_out.state)
     MODEL.collect.check(config, dataset)
+    steps = len(dataset.train.starts) + held_out
+    read = needs(config, dataset.interface.restored)
+    assert needs(config).collect["transitions"] == 0
+    assert read.collect["transitions"] == 16 * steps
     assert config.env.name == "walks.npz"
 
 

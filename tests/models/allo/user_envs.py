@@ -6,7 +6,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Dict, Discrete
 
 SMALL: dict[str, Any] = {
     "seeds": 1,
@@ -57,6 +57,31 @@ class Rooms(Corridor):
 
     def _observed(self) -> np.ndarray:
         return np.array([self.place, self.walls], np.float32)
+
+
+class Screens(Corridor):
+    """Shows two images of the place."""
+
+    observation_space = Box(0, 255, (2, 10, 11), np.uint8)
+
+    def _observed(self) -> np.ndarray:
+        return screen(int(self.place))
+
+
+def screen(place: int) -> np.ndarray:
+    return np.arange(place, place + 220, dtype=np.uint8).reshape(2, 10, 11)
+
+
+class Masked(Corridor):
+    """Lets steps to the left be taken at even places only, and shows which actions may be."""
+
+    observation_space: Any = Dict(
+        {"action_mask": Box(0, 1, (2,), np.int8), "place": Box(0, 10, (1,), np.float32)}
+    )
+
+    def _observed(self) -> Any:
+        mask = np.array([self.place % 2 == 0 or self.place == 6, 1], np.int8)
+        return {"action_mask": mask, "place": np.array([self.place], np.float32)}
 
 
 def section(name: str, bins: int | None = None, **kwargs: Any) -> dict[str, Any]:

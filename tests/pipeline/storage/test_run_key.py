@@ -15,6 +15,7 @@ from quatrain.envs.host.config import HostEnv
 from quatrain.params import schemas_of
 from quatrain.registry import MODELS, load
 from tests.conftest import ROOT, params_with
+from tests.models.allo import user_envs as allo_envs
 from tests.models.iqn import user_envs
 from tests.pipeline.fixture_types import Patch
 
@@ -157,6 +158,24 @@ def test_installed_modules_are_covered_by_the_version_of_their_distribution(
     name = f"{distribution} (version)"
     expected = before | {name: f"{version(distribution)}1"}
     assert environment_of(env(env_id, imported)) == expected
+
+
+def test_the_files_of_a_recording_are_covered(tmp_path: Path, monkeypatch: Patch):
+    def recording_of(path: str) -> dict[str, str]:
+        values = allo_envs.section("Corridor")
+        values["env"] |= {"kind": "recording", "path": path}
+        return environment_of(params_with({"allo": values}).allo.env)
+
+    (tmp_path / "other.csv").touch()
+    keys_so_far = []
+    for text in ("one", "two"):
+        (tmp_path / "walk1.csv").write_text(text)
+        covered = recording_of(str(tmp_path / "walk1.csv"))
+        assert covered == recording_of(str(tmp_path / "walk*.csv"))
+        assert covered not in keys_so_far
+        keys_so_far.append(covered)
+    monkeypatch.setattr(keys, "_versions_of", lambda name: {name: "9"})
+    assert recording_of("minari:a/b-v0") == {"dataset": "minari:a/b-v0", "minari": "9"}
 
 
 def test_environments_of_quatrain_have_no_code_of_a_user():

@@ -6,9 +6,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from quatrain.envs.host.spaces import reader
-
-Encoder = Callable[[np.ndarray], np.ndarray]
+Encoder = Callable[[Any], np.ndarray]
 
 
 class PotentialReward(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -28,7 +26,7 @@ class PotentialReward(gymnasium.Wrapper[Any, Any, Any, Any]):
         sign: float = 1.0,
         goal: Any = None,
     ) -> None:
-        """Takes an encoder such as `result.encoder`, and a component or a goal.
+        """Takes an encoder of observations such as `result.encoder`, and a component or a goal.
 
         Args:
             component: number of the component, from 0, the constant.
@@ -41,11 +39,10 @@ class PotentialReward(gymnasium.Wrapper[Any, Any, Any, Any]):
         super().__init__(env)
         if (component is None) == (goal is None):
             raise ValueError("PotentialReward needs a component or a goal; give one of them")
-        self._read = reader("the observation", env.observation_space)
         self._encoder = encoder
         self._component = component
         self._sign = sign
-        self._goal = None if goal is None else encoder(self._read(goal))
+        self._goal = None if goal is None else encoder(goal)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         observation, info = self.env.reset(seed=seed, options=options)
@@ -60,7 +57,7 @@ class PotentialReward(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def potential(self, observation: Any) -> float:
         """Returns F of an observation."""
-        vector = self._encoder(self._read(observation))
+        vector = self._encoder(observation)
         if self._goal is not None:
             return -float(np.linalg.norm(vector - self._goal))
         return float(vector[self._component])

@@ -297,6 +297,15 @@ def reader(name: str, space: gymnasium.Space) -> Callable[[Any], Shaped[np.ndarr
     return read
 
 
+def batch_of(space: gymnasium.Space, observed: Any) -> tuple[list[Any], bool]:
+    """Returns the observations of a batch, and whether it is a single one instead."""
+    if isinstance(space, Dict | Tuple):
+        is_single = isinstance(observed, Mapping | tuple)
+    else:
+        is_single = np.ndim(observed) <= len(space.shape or ())
+    return [observed] if is_single else [*observed], is_single
+
+
 def _finite(name: str, values: Any) -> Shaped[np.ndarray, " obs"]:
     row = np.array(values, np.float32).reshape(-1)
     finite = np.isfinite(row)

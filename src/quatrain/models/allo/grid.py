@@ -130,13 +130,14 @@ def inputs(
 
 def encoder_inputs(
     config: AlloConfig, constants: Float[np.ndarray, "count 2"]
-) -> Callable[[np.ndarray], Float32[np.ndarray, "*batch inputs"]]:
+) -> Callable[[Any], Float32[np.ndarray, "*batch inputs"]]:
     """Returns what takes states, or what Grid-v0 observes: the inputs themselves, unless they have
     Fourier features, whose frequencies are the learner's own. It raises ValueError for others.
     """
     inputs = dynamics.observe(config.env, dynamics.make_grid(config.env.map), constants)
 
-    def read(observations: np.ndarray) -> Float32[np.ndarray, "*batch inputs"]:
+    def read(asked: Any) -> Float32[np.ndarray, "*batch inputs"]:
+        observations = np.asarray(asked)
         if observations.dtype.kind in "iu":
             if ((observations < 0) | (observations >= len(inputs))).any():
                 raise ValueError(f"allo: states are whole numbers from 0 to {len(inputs) - 1}")

@@ -16,6 +16,9 @@ SAMPLE = 5 * FLOAT
 def needs(config: AlloConfig, interface: Any = None) -> Needs:
     network, train, collect = config.network, config.train, config.collect
     walks = round(collect.num_envs * (1 + collect.held_out_fraction)) * collect.steps_per_env
+    if getattr(config.env, "path", None):
+        # A recording tells itself how many there are, once it is read.
+        walks = interface.max_episode_steps if interface else 0
     states, inputs = _sizes(config, interface)
     weights = config.seeds * dense([inputs, *[network.hidden] * network.layers, network.d])
     rows = states if states and train.encodes_table(states) else train.samples
@@ -41,6 +44,6 @@ def needs(config: AlloConfig, interface: Any = None) -> Needs:
 def _sizes(config: AlloConfig, interface: Any) -> tuple[int, int]:
     """Returns the number of states and of inputs; of a user's environment states are unknown."""
     if not hasattr(config.env, "map"):
-        return 0, interface.observation_size if interface else 1
+        return 0, interface.vector[1] if interface else 1
     fourier = config.env.fourier
     return count_states(config.env.map), 2 + 2 * fourier.count if fourier else 2

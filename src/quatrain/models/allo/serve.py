@@ -72,7 +72,7 @@ def encoder(
     to_inputs = config.world.encoder_inputs(config, constants)
 
     def vectors(observations: Any) -> Float32[np.ndarray, "*batch d"]:
-        inputs = to_inputs(np.asarray(observations))
+        inputs = to_inputs(observations)
         rows = encode(inputs.reshape(-1, inputs.shape[-1]))
         return rows.reshape(*inputs.shape[:-1], config.network.d)
 

@@ -4,7 +4,6 @@ observe
 
 from collections.abc import Callable
 from contextlib import closing
-from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,8 +11,16 @@ from gymnasium.spaces import Box, Discrete
 from jaxtyping import Bool, Float32, Integer, Shaped
 
 from quatrain.envs.host.envs import HostEnvs, check_interface
-from quatrain.envs.host.spaces import Interface, SavedInterface, describe, draw_actions
-from quatrain.envs.host.user_code import AGENT
+from quatrain.envs.host.rows import AgentRows
+from quatrain.envs.host.spaces import (
+    Interface,
+    SavedInterface,
+    batch_of,
+    describe,
+    draw_actions,
+    reader,
+)
+from quatrain.envs.host.user_code import AGENT, interface_of, make
 from quatrain.errors import DataError
 from quatrain.models.allo.collect import Encode
 from quatrain.models.allo.config import COUNTED_STATES, AlloUserEnvConfig, UserEnv
@@ -111,7 +118,7 @@ def _walks(config: AlloUserEnvConfig, seed: int) -> tuple[Observed, Observed, In
 
 def _record(config: AlloUserEnvConfig) -> tuple[Observed, Observed, Interface]:
     """Returns the steps of a recording: every n-th episode is held out, or the end of the only
-    one.
+    one. As no environment limits them, the interface tells how many there are.
     """
     observations, is_last = read_recording(str(config.env.path), config.env.columns)
     lengths = np.diff(np.flatnonzero(is_last), prepend=-1)
@@ -133,7 +140,7 @@ def _record(config: AlloUserEnvConfig) -> tuple[Observed, Observed, Interface]:
             "more, or longer episodes"
         )
     space = Box(-np.inf, np.inf, observations.shape[1:])
-    return train, held_out, describe({AGENT: (space, Discrete(1))}, int(lengths.max()))
+    return train, held_out, describe({AGENT: (space, Discrete(1))}, int((~is_last).sum()))
 
 
 def _steps(
@@ -161,9 +168,11 @@ def _walk(
             envs.step(draw_actions(space, draws, envs.obs.shape[:2], envs.obs))
             for _ in range(config.collect.steps_per_env)
         ]
+    # A mask is no part of a state.
+    shown = slice(space.vector[1])
     walks = Observed(
-        obs=np.stack([turn.obs[:, 0] for turn in turns], 1),
-        next_obs=np.stack([turn.next_obs[:, 0] for turn in turns], 1),
+        obs=np.stack([turn.obs[:, 0, shown] for turn in turns], 1, dtype=np.float32),
+        next_obs=np.stack([turn.next_obs[:, 0, shown] for turn in turns], 1, dtype=np.float32),
         terminated=np.stack([turn.terminated for turn in turns], 1),
         truncated=np.stack([turn.truncated for turn in turns], 1),
     )
@@ -262,24 +271,43 @@ def standardise(
 
 def encoder_inputs(
     config: AlloUserEnvConfig, constants: Float32[np.ndarray, "2 obs"]
-) -> Callable[[np.ndarray], Float32[np.ndarray, "*batch obs"]]:
-    """Returns what flattens and scales one observation, or a batch of them; it raises ValueError
-    for another shape.
+) -> Callable[[Any], Float32[np.ndarray, "*batch obs"]]:
+    """Returns what reads, as the walks were read, and scales one observation or a batch of them: of
+    the environment, which is made for its spaces; of a recording rows of numbers.
+
+    It raises DataError, a ValueError, for others.
     """
-    size = constants.shape[1]
+    space, read = _reader(config, constants.shape[1])
 
-    def read(observations: np.ndarray) -> Float32[np.ndarray, "*batch obs"]:
-        is_batch = observations.ndim > 0 and prod(observations.shape[1:]) == size
-        if observations.size != size and not is_batch:
-            raise ValueError(
-                f"allo: observations have the shape {observations.shape}; give {size} numbers, or "
-                "a batch of so many each (gymnasium.spaces.flatten makes them of other spaces)"
-            )
-        is_one = not is_batch or observations.shape == (size,)
-        rows = observations.reshape(-1, size).astype(np.float32)
-        return standardise(rows[0] if is_one else rows, constants)
+    def inputs_of(observations: Any) -> Float32[np.ndarray, "*batch obs"]:
+        observed, is_single = batch_of(space, observations)
+        rows = np.array([read(each) for each in observed], np.float32)
+        rows = rows.reshape(len(observed), constants.shape[1])
+        return standardise(rows[0] if is_single else rows, constants)
 
-    return read
+    return inputs_of
+
+
+def _reader(config: AlloUserEnvConfig, size: int) -> tuple[Any, Callable[[Any], np.ndarray]]:
+    """Returns the space of observations, and what reads one of them.
+
+    Raises:
+        DataError: the environment cannot be made, or shows another number of values.
+    """
+    if config.env.path:
+        space = Box(-np.inf, np.inf, (size,))
+        return space, reader("the observation", space)
+    with closing(make(config.env)) as env:
+        interface = interface_of(config.env, env, has_mask=False)
+        agent = AgentRows(interface, env, AGENT, has_mask=False)
+        space = env.observation_space(AGENT)
+    shown = interface.vector[1]
+    if shown != size:
+        raise DataError(
+            f"env {config.env.name} shows {shown}, the encoder learned of {size} numbers; "
+            "train again"
+        )
+    return space, lambda value: agent.read(value, None, has_ended=True)[:shown]
 
 
 # Serving.
