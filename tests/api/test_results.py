@@ -109,11 +109,12 @@ def test_a_folder_of_another_kind_is_refused(line: str, allo: Result, tmp_path: 
     assert "\n" not in str(error.value)
 
 
-def test_a_folder_that_holds_something_else_is_refused(allo: Result, tmp_path: Path):
-    (tmp_path / "notes.md").write_text("mine")
-    with pytest.raises(FolderError, match=r"notes\.md: is in the way .* save again"):
+@pytest.mark.parametrize("name", ["notes.md", "run.csv", "config.json"])
+def test_a_folder_that_holds_something_else_is_refused(allo: Result, tmp_path: Path, name: str):
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(FolderError, match=rf"{name}: is in the way .* save again"):
         allo.save(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["notes.md"]
+    assert [path.name for path in tmp_path.iterdir()] == [name]
     with pytest.raises(DataError, match=r"manifest\.json: cannot be opened"):
         quatrain.load(tmp_path)
     with pytest.raises(DataError, match="nowhere: no such folder; give one that"):

@@ -56,15 +56,21 @@ class Loaded(NamedTuple):
     digest: str
 
 
-def save(folder: Path, contents: Mapping[str, Any], info: Mapping[str, Any]) -> str:
+def save(
+    folder: Path,
+    contents: Mapping[str, Any],
+    info: Mapping[str, Any],
+    own: Collection[str] | None = None,
+) -> str:
     """Makes `folder` hold exactly these files and a manifest, in bytes that depend on them alone;
     returns its digest.
 
     A name's ending chooses the format: .safetensors (name -> array), .json, .csv and .txt (str),
-    .png (bytes). A crash leaves the old content, the new, or a folder that `load` refuses.
+    .png (bytes). A crash leaves the old content, the new, or a folder that `load` refuses. own: names
+    of the files that may be replaced or removed; None: all with such endings.
 
     Raises:
-        FolderError: a content does not fit its name, or `folder` holds what `save` never writes.
+        FolderError: a content does not fit its name, or `folder` holds other files.
         OSError: e.g. the disk is full; the old files are untouched and nothing partial is left.
     """
     if MANIFEST in contents:
@@ -84,18 +90,18 @@ def save(folder: Path, contents: Mapping[str, Any], info: Mapping[str, Any]) -> 
     manifest["digest"] = sha256_of(encode_file(folder / MANIFEST, manifest)[0])
     _validated(folder / MANIFEST, manifest, UNTOUCHED)
     files[MANIFEST], _ = encode_file(folder / MANIFEST, manifest)
-    others = _others(folder, set(files))
+    others = _others(folder, set(files), own)
     write_together(folder, files)
     remove(others)
     return str(manifest["digest"])
 
 
-def check_free(folder: Path) -> None:
-    """Raises FolderError if `folder` holds what `save` never writes, or cannot be a folder."""
+def check_free(folder: Path, own: Collection[str]) -> None:
+    """Raises FolderError if `folder` holds other files than its own, or cannot be a folder."""
     for path in (folder, *folder.parents):
         if path.exists() and not path.is_dir():
             raise _refused(path, "is a file where a folder belongs", MOVE)
-    _others(folder, set())
+    _others(folder, set(), own)
 
 
 def load(folder: Path, needed: Collection[str] = ()) -> Loaded:
@@ -285,11 +291,13 @@ def write_json(path: Path, value: Any) -> None:
     write_durably(path, encode_file(path, value)[0])
 
 
-def _others(folder: Path, keep: set[str]) -> list[Path]:
+def _others(folder: Path, keep: set[str], own: Collection[str] | None) -> list[Path]:
+    if own is not None and not (folder / MANIFEST).is_file():
+        own = keep = set()  # files of these names are the user's
     others = [path for path in sorted(folder.glob("*")) if path.name not in keep or path.is_dir()]
-    allowed = {*formats.FORMATS, PARTIAL}
     for path in others:
-        if not path.is_file() or path.suffix not in allowed:
+        is_own = path.suffix in formats.FORMATS if own is None else path.name in own
+        if not path.is_file() or not (is_own or path.suffix == PARTIAL):
             raise _refused(path, "is in the way of a folder that only the pipeline writes", MOVE)
     return others
 
