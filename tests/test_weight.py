@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # below. Models that `make new` writes have none.
 BUDGETS: dict[str, float] = {
     "src/quatrain": 2_034,
-    "src/quatrain/api": 994,
+    "src/quatrain/api": 981,
     "src/quatrain/storage": 782,
     "src/quatrain/frameworks": 449,
     "src/quatrain/envs": 2_962,

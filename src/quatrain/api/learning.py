@@ -11,7 +11,7 @@ import numpy as np
 
 from quatrain.api.configs import as_path, check_count, check_dataset, with_changes
 from quatrain.api.progress_display import shown
-from quatrain.api.results import FILES, Result
+from quatrain.api.results import SAVED, Result
 from quatrain.api.session import computing
 from quatrain.comparison_sides import describe
 from quatrain.errors import ConfigError
@@ -70,7 +70,7 @@ def watching(
             raise ConfigError("checkpoint_every needs a folder; give folder, too")
     path = None if folder is None else as_path(folder)
     if path is not None:
-        folders.check_free(path, FILES)
+        folders.check_free(path, SAVED)
     return Watch(is_shown, callback, checkpoint_every, path, returns_if_interrupted=True)
 
 

@@ -60,6 +60,8 @@ def act(result: "Result", obs: Any, info: Any, answer: Callable[[Mapping[str, An
     """
     from gymnasium.spaces import Dict
 
+    from quatrain.envs.host.spaces import batch_of
+
     agents = result._rows
     if result.config.env.kind == "pettingzoo":
         if not isinstance(obs, Mapping) or not obs.keys() <= agents.keys():
@@ -71,7 +73,7 @@ def act(result: "Result", obs: Any, info: Any, answer: Callable[[Mapping[str, An
         ((name, rows),) = agents.items()
         if isinstance(obs, Mapping) and not isinstance(rows.spaces.observation, Dict):
             return answer(obs)  # which says what a request has
-        observed, is_single = _batch(rows.spaces.observation, obs)
+        observed, is_single = batch_of(rows.spaces.observation, obs)
         infos = [info] if is_single else info or [None] * len(observed)
         asked = [(name, *each) for each in zip(observed, infos, strict=True)]
     answers = answer(_request(result, asked))
@@ -86,15 +88,6 @@ def act(result: "Result", obs: Any, info: Any, answer: Callable[[Mapping[str, An
     return actions[0] if is_single else np.stack(actions)
 
 
-def _batch(space: Any, obs: Any) -> tuple[list[Any], bool]:
-    """Returns the observations of a batch, and whether it is a single one instead."""
-    if space.shape is None:  # of parts
-        is_single = isinstance(obs, Mapping | tuple)
-    else:
-        is_single = np.ndim(obs) == len(space.shape)
-    return [obs] if is_single else [*obs], is_single
-
-
 def _request(result: "Result", asked: Sequence[tuple[str, Any, Any]]) -> dict[str, np.ndarray]:
     """Returns what a served model is asked for observations and infos of these agents."""
     inputs = result._served.inputs
@@ -107,8 +100,8 @@ def _request(result: "Result", asked: Sequence[tuple[str, Any, Any]]) -> dict[st
     agents = result._rows
     rows = np.stack([agents[name].read(obs, info, has_ended=False) for name, obs, info in asked])
     shape = inputs["observations"].shape
-    seen = rows[:, : math.prod(shape)]  # allo sees no mask
-    request = {"observations": seen.reshape(-1, *shape)}
+    rows = rows[:, : math.prod(shape)]  # allo sees no mask
+    request = {"observations": rows.reshape(-1, *shape)}
     if "agents" in inputs:
         request["agents"] = np.array([[*agents].index(name) for name, *_ in asked])
     return request

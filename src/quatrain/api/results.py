@@ -33,18 +33,10 @@ from quatrain.storage.disk_errors import raised_as_disk_error
 from quatrain.storage.formats import null_if_not_finite
 
 DATASET = "dataset.safetensors"
-# What a folder of a result holds; nothing else in it is touched.
-FILES = (
-    "weights.safetensors",
-    "state.safetensors",
-    DATASET,
-    "config.json",
-    "history.csv",
-    "scores.json",
-    folders.MANIFEST,
-)
 # What the folder of every trained model holds.
 FILES = ("config.json", "history.csv", "state.safetensors", "weights.safetensors")
+# What `Result.save` writes; no other file of a folder is touched.
+SAVED = (*FILES, DATASET, "scores.json", folders.MANIFEST)
 REMEDY = "save it again with result.save(), or restore it with `dvc checkout`"
 
 
@@ -349,7 +341,7 @@ class Result:
             contents["scores.json"] = null_if_not_finite(self.scores)
         shared = self.params.model_dump(include={"seed", "threads"}) | {"step": self.step}
         with raised_as_disk_error():
-            folders.save(path, contents, {"model": self.model, **shared}, own=FILES)
+            folders.save(path, contents, {"model": self.model, **shared}, names=SAVED)
 
     @property
     def _modules(self) -> Any:

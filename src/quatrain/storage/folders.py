@@ -60,14 +60,15 @@ def save(
     folder: Path,
     contents: Mapping[str, Any],
     info: Mapping[str, Any],
-    own: Collection[str] | None = None,
+    names: Collection[str] | None = None,
 ) -> str:
     """Makes `folder` hold exactly these files and a manifest, in bytes that depend on them alone;
     returns its digest.
 
     A name's ending chooses the format: .safetensors (name -> array), .json, .csv and .txt (str),
-    .png (bytes). A crash leaves the old content, the new, or a folder that `load` refuses. own: names
-    of the files that may be replaced or removed; None: all with such endings.
+    .png (bytes). A crash leaves the old content, the new, or a folder that `load` refuses.
+
+    names: of the files that may be replaced or removed; None: all with such endings.
 
     Raises:
         FolderError: a content does not fit its name, or `folder` holds other files.
@@ -90,18 +91,18 @@ def save(
     manifest["digest"] = sha256_of(encode_file(folder / MANIFEST, manifest)[0])
     _validated(folder / MANIFEST, manifest, UNTOUCHED)
     files[MANIFEST], _ = encode_file(folder / MANIFEST, manifest)
-    others = _others(folder, set(files), own)
+    others = _others(folder, set(files), names)
     write_together(folder, files)
     remove(others)
     return str(manifest["digest"])
 
 
-def check_free(folder: Path, own: Collection[str]) -> None:
-    """Raises FolderError if `folder` holds other files than its own, or cannot be a folder."""
+def check_free(folder: Path, names: Collection[str]) -> None:
+    """Raises FolderError if `folder` holds other files than these, or cannot be a folder."""
     for path in (folder, *folder.parents):
         if path.exists() and not path.is_dir():
             raise _refused(path, "is a file where a folder belongs", MOVE)
-    _others(folder, set(), own)
+    _others(folder, set(), names)
 
 
 def load(folder: Path, needed: Collection[str] = ()) -> Loaded:
@@ -291,12 +292,12 @@ def write_json(path: Path, value: Any) -> None:
     write_durably(path, encode_file(path, value)[0])
 
 
-def _others(folder: Path, keep: set[str], own: Collection[str] | None) -> list[Path]:
-    if own is not None and not (folder / MANIFEST).is_file():
-        own = keep = set()  # files of these names are the user's
+def _others(folder: Path, keep: set[str], names: Collection[str] | None) -> list[Path]:
+    if names is not None and not (folder / MANIFEST).is_file():
+        names = keep = set()  # files of these names are the user's
     others = [path for path in sorted(folder.glob("*")) if path.name not in keep or path.is_dir()]
     for path in others:
-        is_own = path.suffix in formats.FORMATS if own is None else path.name in own
+        is_own = path.suffix in formats.FORMATS if names is None else path.name in names
         if not path.is_file() or not (is_own or path.suffix == PARTIAL):
             raise _refused(path, "is in the way of a folder that only the pipeline writes", MOVE)
     return others
