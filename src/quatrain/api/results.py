@@ -177,7 +177,10 @@ class Result:
         Args:
             more: in the unit of the model's length: gradient steps of allo, turns of iqn,
                 transitions of actor_critic.
-            callback, checkpoint_every, folder, progress: as in `quatrain.fit`.
+            callback: as in `quatrain.fit`.
+            checkpoint_every: as there.
+            folder: as there.
+            progress: as there.
 
         Raises:
             ConfigError: an argument cannot be used, or the model cannot train longer.
