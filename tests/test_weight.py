@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # below. Models that `make new` writes have none.
 BUDGETS: dict[str, float] = {
     "src/quatrain": 2_034,
-    "src/quatrain/api": 981,
+    "src/quatrain/api": 988,
     "src/quatrain/storage": 782,
     "src/quatrain/frameworks": 449,
     "src/quatrain/envs": 2_962,
@@ -42,7 +42,7 @@ BUDGETS: dict[str, float] = {
     "pipeline/tracking": 1_553,
     "pipeline/commands": 197,
     "pipeline/trials": 2_414,
-    "tests": 9_447,
+    "tests": 9_451,
     "tests/pipeline": 5_471,
     "tests/pipeline/trials": 2_359,
     "tests/campaign": 427,

@@ -100,6 +100,7 @@ REFUSALS: dict[str, Callable[[], Any]] = {
     "path is '\\ud800', which no disk can have; choose": lambda: Film(b"", "").save("\ud800"),
     "path is ''; give the path of a folder or file, as text": lambda: quatrain.load(""),
     "path is of type NoneType; give the path of ": lambda: Film(b"", "").save(None),
+    "b.mp4: a film is saved as GIF; name a file that ": lambda: Film(b"", "").save("b.mp4"),
     "result is of type int; give what quatrain.fit or ": lambda: quatrain.evaluate(5),
 }
 

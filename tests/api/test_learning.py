@@ -96,6 +96,9 @@ def test_what_cannot_go_on_is_one_line(allo: Result, tmp_path: Path):
             lambda: fit("allo", resume_from=allo, dataset=allo.dataset)
         ),
         "checkpoint_every needs a folder": lambda: fit("allo", checkpoint_every=5),
+        "checkpoint_every 9,999 exceeds the 60 steps of the training": (
+            lambda: fit("allo", small("allo"), checkpoint_every=9999, folder=tmp_path / "kept")
+        ),
         "callback is of type int; give a function": lambda: fit("allo", callback=5),
         "more is 0; give a whole number from 1": lambda: allo.train(0),
         "steps 61 is not a multiple of record_every": lambda: allo.train(1),

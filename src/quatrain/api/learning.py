@@ -133,8 +133,17 @@ def train_and_score(begun: Result, watch: Watch) -> Result:
 
 
 def train(begun: Result, watch: Watch) -> Result:
-    """Collects the dataset where there is none, and trains."""
+    """Collects the dataset where there is none, and trains.
+
+    Raises:
+        ConfigError: no checkpoint would ever be due.
+    """
     params, model, config = begun.params, begun.model, begun.config
+    if watch.checkpoint_every is not None and watch.checkpoint_every > config.train.steps:
+        raise ConfigError(
+            f"checkpoint_every {watch.checkpoint_every:,} exceeds the {config.train.steps:,} steps "
+            "of the training; lower it"
+        )
     modules = load(model)
     dataset = begun.dataset
     if dataset is None:

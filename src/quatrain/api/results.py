@@ -47,8 +47,15 @@ class Film(NamedTuple):
     caption: str
 
     def save(self, path: str | Path) -> Path:
-        """Writes the GIF file; returns its path. Raises DiskError where it cannot be written."""
+        """Writes the GIF file; returns its path.
+
+        Raises:
+            ConfigError: the path has another ending than .gif.
+            DiskError: it cannot be written.
+        """
         file = as_path(path)
+        if file.suffix != ".gif":
+            raise ConfigError(f"{file}: a film is saved as GIF; name a file that ends with .gif")
         with raised_as_disk_error():
             write_durably(file, self.gif)
         return file
