@@ -3,7 +3,7 @@
 import os
 import re
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,15 @@ def test_a_checkpoint_is_loaded_without_scores_and_a_crash_leaves_it(tmp_path: P
     assert "scores" not in vars(saved)
 
 
+@pytest.fixture
+def sigint_raises() -> Iterator[None]:
+    """A shell has background jobs ignore the signal, and the tests inherit that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("sigint_raises")
 def test_ctrl_c_returns_what_was_learned_and_a_second_one_raises(monkeypatch: Any):
     config = small("allo")
 
