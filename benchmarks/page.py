@@ -3,11 +3,26 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from benchmarks import pictures
 from benchmarks.loop.goals import REVISION
-from benchmarks.rows import BEFORE, DOCUMENTS, ORIGINAL, OURS, PROPOSAL, Results, Row
+from benchmarks.rows import (
+    BEFORE,
+    DOCUMENTS,
+    IQN,
+    ORIGINAL,
+    OURS,
+    PEER,
+    PROPOSAL,
+    RANDOM,
+    Results,
+    Row,
+    Times,
+)
 from pipeline.judging.render import markdown_table, plain
 from pipeline.storage.figures import png, write_figures
+from quatrain.comparison import measure
 from quatrain.storage.atomic_write import write_durably
 
 FOLDER = "benchmarks"
@@ -50,6 +65,17 @@ anew (one warm process for several would have to carry signals, locks and thread
 stage), matplotlib lays each figure out, JAX traces a program before it finds it compiled, and
 `dvc exp run` reads its files again and again and delivers after each stage."""
 
+ENVIRONMENTS = """\
+## Environments of others
+
+Measured by `make bench BENCH=environments`, after `make bench-peers` has installed them: mean
+returns of held-out episodes without exploring, over three seeds (lowest..highest). actor_critic
+(ours) and iqn have the settings of a preset, which stands before an environment, and learn from as
+many transitions as stand behind it. stable-baselines3's PPO learns from as many, with the settings
+of rl-baselines3-zoo for it, or its own defaults where that has none. All validate while they learn,
+and keep the weights of the best validation. Ours is better or worse where the 95 % interval of the
+difference of the means lies on one side of zero, else alike. What the trainings take is above."""
+
 
 def write(root: Path, stored: Mapping[str, Results]) -> Path:
     """Writes the page and its pictures into docs; returns the page's path."""
@@ -72,12 +98,14 @@ def render(stored: Mapping[str, Results], drawn: Sequence[str]) -> str:
     notes = [
         f"* {cell(row.work)}: {cell(row.note)}"
         for row in rows
-        if row.note and BEFORE not in row.sides
+        if row.note and row.unit != "return" and BEFORE not in row.sides
     ]
     parts = [TOP, claims_table(rows), images.get("claims", "")]
     parts += [PEERS, peers_table(rows), images.get("peers", "")]
     if loop := loop_table(rows):
         parts += [LOOP.format(revision=REVISION), loop]
+    if environments := environments_table(rows):
+        parts += [ENVIRONMENTS, environments]
     parts += ["## Notes", "\n".join([*notes, *machine_lines(stored)])]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -102,7 +130,7 @@ def peers_table(rows: Sequence[Row]) -> str:
     """Renders a line per row that compares with other libraries."""
     lines = []
     for row in rows:
-        if not {ORIGINAL, BEFORE} & row.sides.keys():
+        if row.is_of_peers:
             gains = {f"{name} {ratio}": ratio.median for name, ratio in row.gains.items()}
             texts = [f"**{text}**" if median < 1 else text for text, median in gains.items()]
             lines.append([cell(row.work), row.shown(OURS), "<br>".join(texts)])
@@ -122,6 +150,37 @@ def loop_table(rows: Sequence[Row]) -> str:
     return markdown_table(("work", BEFORE, "now", "beside", "goal"), lines) if lines else ""
 
 
+def environments_table(rows: Sequence[Row]) -> str:
+    """Renders a line per environment: what is learned there, or the line that refuses it."""
+    lines = []
+    for row in rows:
+        if row.unit == "return":
+            cells = [spread(row.sides.get(side)) for side in (RANDOM, OURS, PEER, IQN)]
+            lines.append([cell(text) for text in [row.work, *cells, row.note or against(row)]])
+    head = ("environment", RANDOM, OURS, PEER, IQN, "ours is")
+    return markdown_table(head, lines) if lines else ""
+
+
+def spread(returns: Times | None) -> str:
+    if returns is None:
+        return "-"
+    low, high = min(returns.values), max(returns.values)
+    mean = f"{float(f'{np.mean(returns.values):.3g}'):g}"
+    return mean if low == high else f"{mean} ({low:.3g}..{high:.3g})"
+
+
+def against(row: Row) -> str:
+    """Says how ours compares with the other library, over seeds."""
+    if not {OURS, PEER} <= row.sides.keys():
+        return "-"
+    ours, other = (np.array(row.sides[side].values) for side in (OURS, PEER))
+    verdict = measure(other, ours, "higher", margin=0.0, is_paired=False).verdict
+    return verdict if verdict in ("better", "worse") else "alike"
+
+
+TABLES = (claims_table, peers_table, loop_table, environments_table)
+
+
 def machine_lines(stored: Mapping[str, Results]) -> list[str]:
     """Returns the machine, where benchmarks differ with all of its values, and compile times."""
     values: dict[str, list[str]] = {}
@@ -129,7 +188,8 @@ def machine_lines(stored: Mapping[str, Results]) -> list[str]:
         for name, text in {**results.machine, "rounds": str(results.rounds)}.items():
             values.setdefault(name, []).append(text)
     texts = [f"{name} {' or '.join(dict.fromkeys(each))}" for name, each in values.items()]
-    longest = max((row.sides[OURS].compile_seconds for row in rows_of(stored)), default=0.0)
+    ours = [row.sides[OURS] for row in rows_of(stored) if OURS in row.sides]
+    longest = max((times.compile_seconds for times in ours), default=0.0)
     return [
         f"* Compiling takes ours at most {longest:.1f} s, once; it is in no time above.",
         f"* Measured with {cell(', '.join(texts))}.",

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from benchmarks.rows import BEFORE, ORIGINAL, OURS, PROPOSAL, Claim, Ratio, Row
+from benchmarks.rows import ORIGINAL, OURS, PROPOSAL, Claim, Ratio, Row
 from quatrain.plots import BLACK, BLUE, ORANGE, RED, caption, house_style
 
 LABEL = 44
@@ -35,7 +35,7 @@ def draw(rows: Sequence[Row]) -> dict[str, Figure]:
         colors = {PROPOSAL: ORANGE, OURS: BLUE, "promised (weakest reading)": RED}
         axis = "times as fast, or as small, as the original program"
         figures["claims"] = bars_of(claims, axis, colors)
-    if peers := [peer_group(row) for row in rows if not {ORIGINAL, BEFORE} & row.sides.keys()]:
+    if peers := [peer_group(row) for row in rows if row.is_of_peers]:
         colors = {"ours is faster": BLUE, "the other is faster": RED}
         figures["peers"] = bars_of(peers, "times as long as ours", colors)
     return figures

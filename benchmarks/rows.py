@@ -27,6 +27,8 @@ from pipeline.reporting.result_files import as_json, read_file, write_lines
 ORIGINAL, PROPOSAL, OURS = "the original program", "its proposal", "ours"
 BEFORE = "before"
 """An earlier revision of this project, in rows about the loop; their note is the goal."""
+PEER, IQN, RANDOM = "stable-baselines3", "iqn", "random actions"
+"""Sides of rows about environments of others, of which OURS is PPO."""
 DOCUMENTS = {
     "allo": "Performance Optimization Proposal for exp_alcl/allo.py",
     "replay": "Replay Buffer Vectorization: Implementation Summary",
@@ -35,15 +37,15 @@ DOCUMENTS = {
     "agents": "JAX Acceleration Opportunities for Sequential Mode: treasurehunt",
 }
 """Titles of the documents that claims are from, in the order of the page."""
-Unit = Literal["ms/step", "us/call", "us/agent-step", "s", "share", "MB", "KiB"]
-SECONDS = {"ms/step": 1e3, "us/call": 1e6, "us/agent-step": 1e6, "s": 1.0, "share": 1.0}
+Unit = Literal["ms/step", "us/call", "us/agent-step", "s", "share", "return", "MB", "KiB"]
+SECONDS = {"ms/step": 1e3, "us/call": 1e6, "us/agent-step": 1e6}
 BYTES = {"MB": 1e-6, "KiB": 1 / 1024}
-"""Unit -> factor from seconds (or from a share of them), or from bytes."""
+"""Unit -> factor from seconds, or from bytes, where it is another than 1."""
 
 
 class Times(NamedTuple):
-    """Holds seconds (or bytes) per unit of work, a value per round, and the seconds by which the
-    first call took longer.
+    """Holds seconds (or bytes, or returns) per unit of work, a value per round or seed, and the
+    seconds by which the first call took longer.
     """
 
     values: Annotated[Sequence[float], Field(min_length=1)]
@@ -89,8 +91,17 @@ class Row(NamedTuple):
         return Ratio(*map(float, np.quantile(each, (0.5, 0.25, 0.75))))
 
     @property
+    def is_of_peers(self) -> bool:
+        """Says whether it compares what ours takes with what other libraries take."""
+        return self.unit != "return" and not {ORIGINAL, BEFORE} & self.sides.keys()
+
+    @property
     def gains(self) -> dict[str, Ratio]:
-        """Returns what ours is compared with (the original program, or libraries) -> the ratio."""
+        """Returns what ours is compared with (the original program, or libraries) -> the ratio;
+        nothing for returns, which have none.
+        """
+        if self.unit == "return":
+            return {}
         return {side: self.ratio(side) for side in self.sides if side not in (PROPOSAL, OURS)}
 
     @property
@@ -111,7 +122,7 @@ class Row(NamedTuple):
 
     def shown(self, side: str) -> str:
         """Formats the median of a side with its unit: `2.14 ms/step`."""
-        value = self.sides[side].median * (SECONDS | BYTES)[self.unit]
+        value = self.sides[side].median * (SECONDS | BYTES).get(self.unit, 1.0)
         return f"{float(f'{value:.3g}'):g} {self.unit.replace('us/', 'µs/')}"
 
 

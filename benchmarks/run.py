@@ -24,7 +24,9 @@ COMPARED = Path(".bench/compare")
 """Where `--compare` keeps what it measures."""
 PEERS = Path(".bench/peers")
 """Environment of other libraries."""
-NAMES = (*MODELS, "peers", "loop")
+BESIDE_PEERS = ("peers", "environments")
+"""Benchmarks that run in that environment."""
+NAMES = (*MODELS, "peers", "loop", "environments")
 """Benchmarks, in the order of the page: `benchmarks/NAME/measure.py`."""
 ROUNDS, LEAST_ROUNDS = 9, 5
 
@@ -61,10 +63,10 @@ def measured(name: str, rounds: int, folder: Path) -> int:
     """
     begin = time.perf_counter()
     python, variables = Path(sys.executable), dict(os.environ)
-    if name == "peers":
+    if name in BESIDE_PEERS:
         if not (PEERS / ".installed").exists():
             why = f"{PEERS} lacks other libraries; `make bench-peers` installs them"
-            print(f"peers: {why} [exit 3]", file=sys.stderr)
+            print(f"{name}: {why} [exit 3]", file=sys.stderr)
             return 3
         python = PEERS / "bin" / "python"
         paths = f"{Path('src').resolve()}:{Path.cwd()}"
@@ -105,7 +107,7 @@ def show(root: Path, folder: Path, names: Sequence[str]) -> int:
         if folder == COMPARED:
             print(page.compare(stored, now))
             return 0
-        for table in (page.claims_table, page.peers_table, page.loop_table):
+        for table in page.TABLES:
             print(table(page.rows_of(now)), end="")
         print(f"page: {page.write(root, stored).relative_to(root)}")
     except (DataError, OSError) as error:

@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.environments.tasks import PEER, RANDOM, TASKS, Task
+from benchmarks.environments.tasks import PPO, Task, read
+from benchmarks.rows import PEER, RANDOM
 
 EPISODES = 40
 """Held-out ones."""
@@ -32,40 +33,40 @@ def learn(task: Task, learner: str, seed: int) -> dict[str, Any]:
     from quatrain.api.configs import make_params
     from quatrain.api.learning import Watch, train, untrained
     from quatrain.api.session import computing
-    from quatrain.errors import ConfigError, DataError
 
     changes = {"env": task.keys, "seeds": 1, "train": task.length(learner)}
-    try:
-        params = make_params(learner, task.preset, changes, seed=seed, device="cpu", threads=1)
-        begun = untrained(params, learner)
-        with computing(params, learner):
-            began = time.process_time()
-            result = train(begun, Watch())
-            seconds = time.process_time() - began
-        played = result.evaluate(EPISODES, seed)
-    except (ConfigError, DataError) as error:
-        return {"refused": " ".join(str(error).split())}
-    return {"return": played.mean, "cpu": seconds}
+    params = make_params(learner, task.preset, changes, seed=seed, device="cpu", threads=1)
+    with computing(params, learner):
+        began = time.process_time()
+        result = train(untrained(params, learner), Watch())
+        seconds = time.process_time() - began
+    return {"return": result.evaluate(EPISODES, seed).mean, "cpu": seconds}
 
 
 def act_at_random(task: Task, seed: int) -> dict[str, Any]:
     """Plays actions that are drawn uniformly."""
     from quatrain.api.configs import make_params
+    from quatrain.api.session import computing
     from quatrain.envs.host.envs import MOST_ENVS, HostEnvs, play_range
     from quatrain.envs.host.references import random_policy
 
-    learner = task.learners[0]
-    changes = {"env": task.keys}
-    env = getattr(make_params(learner, task.preset, changes, seed=seed, threads=1), learner).env
-    with closing(HostEnvs(env, min(EPISODES, MOST_ENVS), HELD_OUT_SEED + seed)) as envs:
+    learner = next(iter(task.transitions))
+    params = make_params(learner, task.preset, {"env": task.keys}, seed=seed, threads=1)
+    config = getattr(params, learner)
+    make_envs = getattr(config.world, "Envs", HostEnvs)
+    count = min(EPISODES, MOST_ENVS)
+    with (
+        computing(params, learner),
+        closing(make_envs(config.env, count, HELD_OUT_SEED + seed)) as envs,
+    ):
         act = random_policy(envs.interface, np.random.default_rng(seed))
         return {"return": float(play_range(envs, lambda: act, 0, EPISODES).returns.mean())}
 
 
 def learn_peer(task: Task, seed: int) -> dict[str, Any]:
     """Trains PPO of stable-baselines3 with the task's settings of rl-baselines3-zoo."""
+    import stable_baselines3
     import torch
-    from stable_baselines3 import PPO
     from stable_baselines3.common.callbacks import EvalCallback
     from stable_baselines3.common.env_util import make_vec_env
     from stable_baselines3.common.evaluation import evaluate_policy
@@ -90,7 +91,7 @@ def learn_peer(task: Task, seed: int) -> dict[str, Any]:
 
     env, others = vectorized(count, seed, True), vectorized(1, seed + HELD_OUT_SEED, False)
     with TemporaryDirectory() as folder:
-        every = max(1, task.transitions // VALIDATIONS // count)
+        every = max(1, task.transitions[PPO] // VALIDATIONS // count)
         watching = EvalCallback(
             others,
             n_eval_episodes=VALIDATION_EPISODES,
@@ -100,10 +101,12 @@ def learn_peer(task: Task, seed: int) -> dict[str, Any]:
             verbose=0,
         )
         began = time.process_time()
-        model = PPO("MlpPolicy", env, seed=seed, device="cpu", policy_kwargs=policy, **settings)
-        model.learn(task.transitions, callback=watching)
+        model = stable_baselines3.PPO(
+            "MlpPolicy", env, seed=seed, device="cpu", policy_kwargs=policy, **settings
+        )
+        model.learn(task.transitions[PPO], callback=watching)
         seconds = time.process_time() - began
-        best = PPO.load(Path(folder) / "best_model", device="cpu")
+        best = stable_baselines3.PPO.load(Path(folder) / "best_model", device="cpu")
         held_out = vectorized(1, seed + 2 * HELD_OUT_SEED, False)
         if is_normalized:
             held_out.obs_rms = VecNormalize.load(f"{folder}/scale", held_out.venv).obs_rms
@@ -135,7 +138,7 @@ def keeping(env: Any, file: str) -> Any:
     """Returns a callback that saves the scale of observations beside the best weights."""
     from stable_baselines3.common.callbacks import BaseCallback
 
-    class Keeping(BaseCallback):  # type: ignore[misc]
+    class Keeping(BaseCallback):
         def _on_step(self) -> bool:
             env.save(file)
             return True
@@ -144,10 +147,15 @@ def keeping(env: Any, file: str) -> Any:
 
 
 def main(side: str, name: str, seed: int) -> dict[str, Any]:
-    task = next(task for task in TASKS if task.name == name)
-    if side == RANDOM:
-        return act_at_random(task, seed)
-    return learn_peer(task, seed) if side == PEER else learn(task, side, seed)
+    from quatrain.errors import ConfigError, DataError
+
+    task = read()[name]
+    try:
+        if side == RANDOM:
+            return act_at_random(task, seed)
+        return learn_peer(task, seed) if side == PEER else learn(task, side, seed)
+    except (ConfigError, DataError) as error:
+        return {"refused": " ".join(str(error).split())}
 
 
 if __name__ == "__main__":

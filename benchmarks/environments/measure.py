@@ -10,38 +10,41 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from benchmarks.environments import learn
-from benchmarks.environments.tasks import IQN, PEER, PPO, RANDOM, TASKS, Task
+from benchmarks.environments.tasks import PPO, Task, read
+from benchmarks.rows import OURS, PEER, RANDOM, Row, Times
 from quatrain.api.configs import make_params
-from benchmarks.rows import OURS, Row, Times
 
 CACHE = Path(".bench/environments")
 SEEDS = 3
+NAMES = {PPO: OURS}
 LEARNING = ("envs/host", "frameworks", "replay")
 """Folders of src/quatrain that a training depends on, beside its model's."""
 
 
 def measure(root: Path, _rounds: int) -> list[Row]:
     """Trains what is not kept yet, as many at once as there are cores, and returns all rows."""
-    works = [work for task in TASKS for work in works_of(task)]
+    tasks = read().values()
+    works = list(product(tasks, range(SEEDS)))
+    works = [(side, *work) for work in works for side in sides_of(work[0])]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        results = dict(zip(works, pool.map(lambda work: result_of(root, *work), works), strict=True))
-    return [row for task in TASKS for row in rows_of(task, results)]
-
-
-def works_of(task: Task) -> Iterator[tuple[str, Task, int]]:
-    for seed in range(SEEDS):
-        yield from ((side, task, seed) for side in sides_of(task))
+        printed = list(pool.map(lambda work: result_of(root, *work), works))
+    results = {
+        (side, task.name, seed): each
+        for (side, task, seed), each in zip(works, printed, strict=True)
+    }
+    return [row for task in tasks for row in rows_of(task, results)]
 
 
 def sides_of(task: Task) -> list[str]:
-    return [*task.learners, *([] if task.zoo is None else [PEER]), RANDOM]
+    return [*task.transitions, *([] if task.zoo is None else [PEER]), RANDOM]
 
 
 def result_of(root: Path, side: str, task: Task, seed: int) -> dict[str, Any]:
@@ -63,32 +66,45 @@ def result_of(root: Path, side: str, task: Task, seed: int) -> dict[str, Any]:
         )
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(done.stdout.rstrip().rpartition("\n")[2])
-    return json.loads(file.read_text())
+    result: dict[str, Any] = json.loads(file.read_text())
+    return result
 
 
 def digest(root: Path, side: str, task: Task) -> str:
     """Returns what changes where a training would give another result."""
     parts: list[str] = [str(task.keys), str(learn.EPISODES)]
     if side == PEER:
-        parts += [str(task.zoo), str(task.transitions)]
+        parts += [str(task.zoo), str(task.transitions[PPO])]
     elif side != RANDOM:
         changes = {"env": task.keys, "train": task.length(side)}
         parts.append(repr(make_params(side, task.preset, changes)))
         folders = [*LEARNING, f"models/{side}"]
-        files = sorted(file for each in folders for file in (root / "src/quatrain" / each).rglob("*.py"))
+        files = sorted(
+            file for each in folders for file in (root / "src/quatrain" / each).rglob("*.py")
+        )
         parts += [file.read_text() for file in files]
     return sha256("\n".join(parts).encode()).hexdigest()[:12]
 
 
-def rows_of(task: Task, results: Any) -> list[Row]:
-    """Returns the returns and CPU seconds of a task, or the line that refuses it."""
-    def each(side: str, value: str) -> Times:
-        return Times([results[side, task, seed][value] for seed in range(SEEDS)])
+def rows_of(task: Task, results: Mapping[tuple[str, str, int], Mapping[str, Any]]) -> list[Row]:
+    """Returns what was returned, with the lines that refuse it, and the CPU seconds beside the
+    other library.
+    """
 
-    first = {side: results[side, task, 0] for side in sides_of(task)}
-    learned = [side for side in sides_of(task) if "refused" not in first[side]]
-    note = " ".join(f"{side}: {first[side]['refused']}" for side in first if side not in learned)
-    work = f"{task.name}, {task.transitions:,} transitions"
-    sides = {NAMES.get(side, side): each(side, "return") for side in learned}
-    returns = Row(work, "return", sides, note=note)
-    return []
+    def each(value: str) -> dict[str, Times]:
+        """Returns side -> a value of each seed, of the sides that have it."""
+        sides: dict[str, list[float]] = {}
+        for seed in range(SEEDS):
+            for side in sides_of(task):
+                if value in (result := results[side, task.name, seed]):
+                    sides.setdefault(NAMES.get(side, side), []).append(result[value])
+        return {side: Times(values) for side, values in sides.items()}
+
+    refused = {side: results[side, task.name, 0].get("refused") for side in task.transitions}
+    note = " ".join(f"{NAMES.get(side, side)}: {line}" for side, line in refused.items() if line)
+    work = f"{task.preset}: {task.name}"
+    rows = [Row(work, "return", each("return"), note=note)]
+    if PEER in (seconds := each("cpu")):
+        learned = {side: seconds[side] for side in (OURS, PEER)}
+        rows.append(Row(f"PPO in {task.name}, {task.transitions[PPO]:,} transitions", "s", learned))
+    return rows

@@ -17,11 +17,10 @@ from typing import NamedTuple
 
 from benchmarks.loop import works
 from benchmarks.loop.goals import REVISION, goal_of
-from benchmarks.rows import BEFORE, OURS, Row, Times, Unit
+from benchmarks.rows import BEFORE, OURS, PEER, Row, Times, Unit
 from pipeline.runtime.processes import COURIER_VARIABLE
 from quatrain.registry import MODELS
 
-PEER = "stable-baselines3"
 PEERS = Path(".bench/peers/bin/python")
 CHANGED = "allo"
 """Model of which a number is changed."""

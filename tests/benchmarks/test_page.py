@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from benchmarks import page
-from benchmarks.rows import BEFORE, ORIGINAL, OURS, PROPOSAL, Claim, Results, Row, Times
+from benchmarks.rows import BEFORE, ORIGINAL, OURS, PEER, PROPOSAL, Claim, Results, Row, Times
 from tests.benchmarks.test_rows import DRAW, MEMORY, STEP
 
 SAMPLE = Row(
@@ -20,10 +20,14 @@ LOOP = Row(
     {BEFORE: Times([9.0]), OURS: Times([3.0]), "a peer": Times([4.0])},
     note="at most 2 s",
 )
+RETURNS = {OURS: Times([9.0, 8.0, 9.0]), PEER: Times([1.0, 2.0, 2.0])}
+LEARNED = Row("classic: Pole", "return", RETURNS)
+REFUSED = Row("classic: Words", "return", {}, note="ours: words are refused")
 STORED = {
     "allo": Results({"cpu": "some CPU", "threads": "2"}, 9, [STEP, SAMPLE, MEMORY]),
     "loop": Results({"cpu": "some CPU", "threads": "2"}, 9, [LOOP]),
     "peers": Results({"cpu": "some CPU", "threads": "1"}, 9, [SLOW]),
+    "environments": Results({"threads": "2"}, 9, [LEARNED, REFUSED]),
 }
 
 
@@ -42,6 +46,9 @@ def test_the_page_has_promises_ratios_notes_and_the_machine(tmp_path: Path):
     assert cells(text, "rollout")[1:] == ["-", "rollout", "9 MB", "-", "9x", "-"]
     assert cells(text, "draw") == ["draw", "2 µs/call", "**torchrl 0.14 0.5x**<br>cpprb 4x"]
     assert cells(text, "a whole run")[1:] == ["9 s", "3 s", "a peer 4 s", "at most 2 s"]
+    learned = ["-", "8.67 (8..9)", "1.67 (1..2)", "-", "better"]
+    assert cells(text, "classic: Pole")[1:] == learned
+    assert cells(text, "classic: Words")[-1] == "ours: words are refused"
     assert "* 256 pairs: ours draws many at once" in text
     assert "* Measured with cpu some CPU, threads 2 or 1, rounds 9." in text
     for name in ("claims", "peers"):
