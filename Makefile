@@ -154,7 +154,7 @@ decoders: $(STAMP)  ## active_dynamics' seq_vae with each decoder: errors of pla
 results: $(STAMP)  ## the default scores with five seeds, into docs/results.md, in about ten minutes (MODELS=, ARGS=)
 	@$(BIN)/python -m pipeline results $(MODELS) $(ARGS)
 
-bench: $(STAMP)  ## speed against the original programs and what was proposed for them, in 5 minutes (BENCH='allo iqn', ARGS=--compare; BENCH=loop: all around learning, in 20)
+bench: $(STAMP)  ## speed against the original programs and what was proposed for them, in 5 minutes (BENCH='allo iqn', ARGS=--compare; BENCH=loop: all around learning, in 20; BENCH=environments: those of others, in hours)
 	@$(BIN)/python -m benchmarks.run $(BENCH) $(ARGS)
 
 bench-peers: $(STAMP) .bench/peers/.installed  ## speed against other libraries, which it installs into .bench/peers

@@ -3,6 +3,7 @@ kept.
 """
 
 import warnings
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,22 @@ def test_the_action_that_was_drawn_is_the_one_that_acts(learner: Learner):
     going_on = ~(learner.rollout.terminated[0] | learner.rollout.truncated[0])
     assert going_on.any()
     assert torch.equal(learner.rollout.n[1][going_on].float(), 2 * left[going_on])
+
+
+def test_steps_that_hold_the_noise_are_drawn_by_the_same_numbers(monkeypatch: pytest.MonkeyPatch):
+    drawn = []
+    learner = make_learner(small("actor_critic", train={"noise_hold": 3}))
+    sample = learner.actor.policy.sample
+
+    def recorded(params: Any, generator: torch.Generator) -> torch.Tensor:
+        drawn.append(generator.get_state())
+        return sample(params, generator)
+
+    monkeypatch.setattr(learner.actor.policy, "sample", recorded)
+    rollout_of(learner)
+    groups = [0, 0, 0, 1, 1, 1, 2, 2]
+    for (first, one), (second, other) in pairwise(zip(groups, drawn, strict=True)):
+        assert torch.equal(one, other) == (first == second)
 
 
 def test_numbers_that_nobody_draws_have_their_constant():

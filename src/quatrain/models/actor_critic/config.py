@@ -88,6 +88,11 @@ class Ppo(Section):
     transitions: int = Field(
         ge=1, le=10**12, description="of the whole training, rounded up to whole iterations"
     )
+    noise_hold: int = Field(
+        ge=1,
+        le=100_000,
+        description="steps whose actions the same random numbers draw: more explore farther",
+    )
     epochs: int = Field(ge=1, le=1000, description="passes over a rollout")
     minibatch_size: int = Field(ge=1, le=2**24, description="transitions per gradient step")
     discount: float = Field(gt=0, le=1, description="in the first iteration")

@@ -108,9 +108,18 @@ def collect(learner: Learner) -> dict[str, float]:
 def fill_rollout(learner: Learner) -> None:
     """Steps the environments `horizon` times; the value behind a truncated episode is that of its
     final state.
+
+    Exploration is correlated over `noise_hold` steps, whose actions are drawn by the same random
+    numbers: as colored noise in PPO (Hollenstein et al., 2024), whatever the distribution.
     """
     envs, rollout, actor = learner.envs, learner.rollout, learner.actor
-    finals = [_step(learner, time) for time in range(learner.config.train.horizon)]
+    finals = []
+    noise = learner.draws.get_state()
+    for time in range(learner.config.train.horizon):
+        if time % learner.config.train.noise_hold == 0:
+            noise = learner.draws.get_state()
+        learner.draws.set_state(noise)
+        finals.append(_step(learner, time))
     last_value = actor.forward(envs.observe()).value
     final = envs.observe_final(finals, rollout.truncated)
     final_value = last_value[:0] if final is None else actor.eager(final).value
