@@ -91,7 +91,8 @@ class Ppo(Section):
     noise_hold: int = Field(
         ge=1,
         le=100_000,
-        description="steps whose actions the same random numbers draw: more explore farther",
+        description="steps whose continuous actions are drawn by the same random numbers: more "
+        "explore farther",
     )
     epochs: int = Field(ge=1, le=1000, description="passes over a rollout")
     minibatch_size: int = Field(ge=1, le=2**24, description="transitions per gradient step")

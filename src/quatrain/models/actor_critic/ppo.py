@@ -16,7 +16,7 @@ from quatrain.frameworks.torch import Adam
 from quatrain.models.actor_critic import losses
 from quatrain.models.actor_critic.config import Config
 from quatrain.models.actor_critic.network import Actor, Network
-from quatrain.models.actor_critic.policy import Params
+from quatrain.models.actor_critic.policy import BoxPolicy, Params
 from quatrain.replay import rollouts
 from quatrain.replay.rollouts import Envs, Minibatch, Rollout, Transitions
 
@@ -109,14 +109,16 @@ def fill_rollout(learner: Learner) -> None:
     """Steps the environments `horizon` times; the value behind a truncated episode is that of its
     final state.
 
-    Exploration is correlated over `noise_hold` steps, whose actions are drawn by the same random
-    numbers: as colored noise in PPO (Hollenstein et al., 2024), whatever the distribution.
+    Exploration by numbers is correlated over `noise_hold` steps, which the same random numbers
+    draw: as colored noise in PPO (Hollenstein et al., 2024), whatever the distribution. Indices
+    are drawn in each step, since held ones would repeat an action.
     """
     envs, rollout, actor = learner.envs, learner.rollout, learner.actor
+    hold = learner.config.train.noise_hold if isinstance(actor.policy, BoxPolicy) else 1
     finals = []
     noise = learner.draws.get_state()
     for time in range(learner.config.train.horizon):
-        if time % learner.config.train.noise_hold == 0:
+        if time % hold == 0:
             noise = learner.draws.get_state()
         learner.draws.set_state(noise)
         finals.append(_step(learner, time))
