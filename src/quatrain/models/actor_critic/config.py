@@ -85,14 +85,14 @@ class Ppo(Section):
 
     num_envs: int = Field(ge=1, le=2**20, description="parallel environments")
     horizon: int = Field(ge=1, le=100_000, description="steps of a rollout")
-    transitions: int = Field(
-        ge=1, le=10**12, description="of the whole training, rounded up to whole iterations"
-    )
     noise_hold: int = Field(
         ge=1,
         le=100_000,
         description="steps whose continuous actions are drawn by the same random numbers: more "
         "explore farther",
+    )
+    transitions: int = Field(
+        ge=1, le=10**12, description="of the whole training, rounded up to whole iterations"
     )
     epochs: int = Field(ge=1, le=1000, description="passes over a rollout")
     minibatch_size: int = Field(ge=1, le=2**24, description="transitions per gradient step")
