@@ -64,7 +64,6 @@ def opened(
     config: ActiveDynamicsUserEnvConfig, dataset: data.Dataset, state: State
 ) -> Iterator[System]:
     """Makes the environments, which go on with the episodes of the state, and closes them."""
-    interface = data.checked(config.env, dataset.interface.restored)
     with ExitStack() as stack:
         envs = None
         if state.environment is not None:
@@ -72,7 +71,7 @@ def opened(
             stack.enter_context(closing(envs))
             envs.restore(EnvStates(*(part.numpy(force=True) for part in state.environment)))
         parts = (to_tensors(dataset.train), to_tensors(dataset.held_out))
-        yield System(config, *parts, float(dataset.dt), interface, envs)
+        yield System(config, *parts, float(dataset.dt), dataset.interface.restored, envs)
 
 
 def to_tensors(runs: data.Runs) -> Transitions:
@@ -239,7 +238,7 @@ def _played(system: System, envs: HostEnvs, state: State) -> tuple[State, list[T
         if "active" in actions:
             actions["active"] = planner.decision(config.train.planner, plan, age)
         scaled = torch.cat(list(actions.values())).numpy(force=True)[:, None]
-        turns.append(envs.step(data.to_actions(system.interface, scaled)))
+        turns.append(envs.step(data.to_actions(config.env, system.interface, scaled)))
     columns = (torch.tensor(column, device=rng.device) for column in data.columns_of(turns))
     blocks = Transitions(*(column.double() for column in columns))
     assert state.replay is not None
