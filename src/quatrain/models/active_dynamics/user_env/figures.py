@@ -5,7 +5,8 @@ from collections.abc import Mapping
 import numpy as np
 from matplotlib.figure import Figure
 
-from quatrain.models.active_dynamics.config import RECORDED, ActiveDynamicsUserEnvConfig
+from quatrain.models.active_dynamics.config import RECORDED
+from quatrain.models.active_dynamics.config import ActiveDynamicsUserEnvConfig as Config
 from quatrain.models.active_dynamics.figures.study import COLORS, explain_arms
 from quatrain.models.active_dynamics.user_env.data import Dataset
 from quatrain.models.active_dynamics.user_env.scores import Outcome
@@ -25,7 +26,7 @@ PANELS = 6
 
 
 def draw(
-    config: ActiveDynamicsUserEnvConfig, dataset: Dataset, history: History, evaluation: Evaluation
+    config: Config, dataset: Dataset, history: History, evaluation: Evaluation
 ) -> dict[str, Picture]:
     """Draws the figures of a user's system; paths are those of the first seed of each arm."""
     outcome: Outcome = evaluation.outcomes
@@ -40,7 +41,7 @@ def _color(arm: str) -> str:
     return BLUE if arm == RECORDED else COLORS[arm]
 
 
-def _prediction(config: ActiveDynamicsUserEnvConfig, dt: float, outcome: Outcome) -> Figure:
+def _prediction(config: Config, dt: float, outcome: Outcome) -> Figure:
     shown = min(PANELS, outcome.measured.shape[1])
     figure = Figure(figsize=(9, 1.7 * shown + 0.8), layout="constrained")
     panels = figure.subplots(shown, 1, sharex=True, squeeze=False)[:, 0]
@@ -63,9 +64,7 @@ def _prediction(config: ActiveDynamicsUserEnvConfig, dt: float, outcome: Outcome
     return figure
 
 
-def _learning_curve(
-    config: ActiveDynamicsUserEnvConfig, history: History, scores: Mapping[str, float]
-) -> Figure:
+def _learning_curve(config: Config, history: History, scores: Mapping[str, float]) -> Figure:
     lines = [
         Line(curve(history, f"monitor/held_out_nll.{arm}", config.seeds), _color(arm), arm)
         for arm in config.arms

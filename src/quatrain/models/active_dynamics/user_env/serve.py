@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from quatrain.frameworks.torch import from_template, to_arrays
-from quatrain.models.active_dynamics.config import ActiveDynamicsUserEnvConfig
+from quatrain.models.active_dynamics.config import ActiveDynamicsUserEnvConfig as Config
 from quatrain.models.active_dynamics.user_env import regression
 from quatrain.models.active_dynamics.user_env.data import Dataset
 from quatrain.models.active_dynamics.user_env.learn import State
@@ -16,7 +16,7 @@ EXAMPLES = 3
 NOTHING = np.zeros(0)
 
 
-def export(config: ActiveDynamicsUserEnvConfig, state: State) -> dict[str, np.ndarray]:
+def export(config: Config, state: State) -> dict[str, np.ndarray]:
     """Returns the model of the first seed of the arm that is judged."""
     place = config.arms.index(config.shown_arm) * config.seeds
     return to_arrays(state.params[place].model)
