@@ -10,10 +10,10 @@ from quatrain.envs.host.config import NO_ENV
 from quatrain.errors import ConfigError, DataError, DatasetMismatch
 from quatrain.models.allo import user_env
 from quatrain.models.allo.config import AlloUserEnvConfig
-from quatrain.models.allo.held_out import measure
+from quatrain.models.allo.held_out import draw, measure
 from quatrain.models.allo.memory import needs
 from quatrain.models.allo.plots import draw_functions
-from quatrain.models.allo.train import held_out_pairs, tables
+from quatrain.models.allo.train import inputs_for, tables
 from quatrain.models.allo.truth import true_spectrum, true_table
 from quatrain.models.allo.user_env import Dataset, input_constants, inputs
 from quatrain.progress import Progress, history, rows
@@ -128,7 +128,7 @@ def test_where_states_are_counted_the_truth_keeps_as_much_as_what_is_learned(tra
     config, dataset, progress = trained
     learned = MODEL.evaluate.evaluate(config, progress[-1].state, dataset, 0).scores
     true = true_table(true_spectrum(config, dataset).spectrum, config.network.d)
-    pairs = held_out_pairs(config, progress[-1].state, dataset, 0)
+    pairs = draw(config, dataset, inputs_for(config, progress[-1].state, dataset), 0)
     kept = measure(true[None, pairs.states], true[None, pairs.later_states])
     np.testing.assert_allclose(learned["autocorrelation"], kept["autocorrelation"], atol=0.02)
     np.testing.assert_allclose(

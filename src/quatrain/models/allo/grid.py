@@ -24,6 +24,7 @@ from quatrain.replay.episodes.trajectories import (
     from_walks,
     smallest_type,
 )
+from quatrain.serving import Input, Served
 
 INPUT = "cells"
 CONNECT = "set allo.env.layout_components: largest, or, if it is, raise allo.collect.num_envs"
@@ -166,14 +167,7 @@ def ask(dataset: Dataset, states: list[int]) -> Int32[np.ndarray, "questions 2"]
     return np.ascontiguousarray(np.asarray(dataset.coords)[states, ::-1], np.int32)
 
 
-def input_limits(config: AlloConfig, constants: Float[np.ndarray, "count 2"]) -> Any:
-    """Returns dtype, axes, least and most of what can be asked."""
-    return np.int32, (2,), 0, np.array(config.env.map.walls.shape) - 1
-
-
-def answering(
-    config: AlloConfig, constants: Float[np.ndarray, "count 2"], encode: Encode
-) -> Callable[[Int32[np.ndarray, "questions 2"]], dict[str, np.ndarray]]:
+def served(config: AlloConfig, constants: Float[np.ndarray, "count 2"], encode: Encode) -> Served:
     """Returns what looks cells up in a table of all states; it raises ValueError for a wall."""
     layout = config.env.map
     states = np.full(layout.walls.shape, -1, np.int32)
@@ -181,7 +175,8 @@ def answering(
     grid = dynamics.make_grid(layout)
     table = encode(dynamics.observe(config.env, grid, constants))
 
-    def answer(cells: Int32[np.ndarray, "questions 2"]) -> dict[str, np.ndarray]:
+    def answer(question: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        cells = question[INPUT]
         state = states[tuple(cells.T)]
         if (state < 0).any():
             first = int(state.argmin())
@@ -192,4 +187,5 @@ def answering(
             )
         return {"eigenvectors": table[state], "state": state}
 
-    return answer
+    limits = Input(np.int32, (2,), 0, np.array(layout.walls.shape) - 1)
+    return Served({INPUT: limits}, answer)

@@ -15,6 +15,7 @@ from jaxtyping import Float, Float64, Int
 from quatrain.models.allo import network
 from quatrain.models.allo.collect import Dataset
 from quatrain.models.allo.config import AlloConfig
+from quatrain.replay.episodes.lags import AnyArray
 from quatrain.replay.episodes.trajectories import sample
 
 PAIRS = 20_000
@@ -30,11 +31,11 @@ class Pairs(NamedTuple):
 
     states: Int[np.ndarray, " pair"]
     later_states: Int[np.ndarray, " pair"]
-    inputs: Float[np.ndarray, "both inputs"]
+    inputs: Float[AnyArray, "both inputs"]
 
 
 def draw(
-    config: AlloConfig, dataset: Dataset, inputs: Float[np.ndarray, "states inputs"], seed: int
+    config: AlloConfig, dataset: Dataset, inputs: Float[AnyArray, "states inputs"], seed: int
 ) -> Pairs:
     """Draws pairs of the held-out walks by the law of the training."""
     episodes = jax.tree.map(jnp.asarray, dataset.held_out)
@@ -45,7 +46,7 @@ def draw(
 
 def features(config: AlloConfig, params: network.Params, pairs: Pairs) -> tuple[Features, Features]:
     """Returns what each learner has at the states and at the later ones."""
-    both = np.asarray(network.of_learners(config, params, jnp.asarray(pairs.inputs)), np.float64)
+    both = np.asarray(network.of_learners(config, params, pairs.inputs), np.float64)
     return both[:, :PAIRS], both[:, PAIRS:]
 
 

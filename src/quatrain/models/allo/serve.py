@@ -15,7 +15,7 @@ from quatrain.models.allo import network
 from quatrain.models.allo.collect import Dataset, Encode
 from quatrain.models.allo.config import AlloConfig
 from quatrain.models.allo.train import State
-from quatrain.serving import Input, Served
+from quatrain.serving import Served
 
 
 class Weights(NamedTuple):
@@ -52,11 +52,8 @@ def load(config: AlloConfig, arrays: dict[str, np.ndarray]) -> Served:
     Raises:
         ValueError: the arrays are of another config; or, when asked, a cell is in a wall.
     """
-    world = config.world
-    constants, encode = _encode(config, arrays)
-    answer = world.answering(config, constants, encode)
-    limits = Input(*world.input_limits(config, constants))
-    return Served({world.INPUT: limits}, lambda question: answer(question[world.INPUT]))
+    served: Served = config.world.served(config, *_encode(config, arrays))
+    return served
 
 
 def encoder(
