@@ -184,12 +184,9 @@ class HostEnv(Section):
 EPISODE = "episode"
 FLAGS = ("terminated", "truncated")
 # Keys of an environment, with the values that they have where there is none.
-NO_ENV: Mapping[str, Any] = {
-    "id": None,
-    "import": None,
+NO_ENV: Mapping[str, Any] = dict.fromkeys(("id", "import", "max_episode_steps")) | {
     "kwargs": {},
     "wrappers": (),
-    "max_episode_steps": None,
     "vectorization": "sync",
 }
 

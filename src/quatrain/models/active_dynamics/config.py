@@ -1,6 +1,6 @@
 """params.yaml -> typed configuration of active_dynamics."""
 
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field
 
@@ -364,14 +364,8 @@ class UserEnv(RecordableEnv):
     observations show the whole state.
     """
 
-    OF_ENVS: ClassVar[dict[str, Any]] = {"action_bound": None}
-    OF_FILES: ClassVar[dict[str, Any]] = {
-        "actions": (),
-        "states": None,
-        "angles": (),
-        "time": None,
-        "run": None,
-    }
+    OF_ENVS: ClassVar = {"action_bound": None}
+    OF_FILES: ClassVar = {"actions": (), "states": None, "angles": (), "time": None, "run": None}
 
     actions: Columns = Field(description="columns of actions; []: the array `actions`")
     states: Columns | None = Field(

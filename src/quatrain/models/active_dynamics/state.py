@@ -22,8 +22,6 @@ from quatrain.progress import by_seed
 from quatrain.replay import windows
 from quatrain.replay.windows import WindowRing
 
-Metrics = dict[str, np.ndarray]
-
 
 class State(NamedTuple):
     """Holds all that changes while learning, of all learners: arm by arm, all replicates of each.
@@ -182,7 +180,9 @@ def learners_of(config: ActiveDynamicsConfig, arm: str) -> slice:
     return slice(first, first + config.seeds)
 
 
-def by_arm(arms: Sequence[str], columns: Mapping[str, Float[Tensor, " learner"]]) -> Metrics:
+def by_arm(
+    arms: Sequence[str], columns: Mapping[str, Float[Tensor, " learner"]]
+) -> dict[str, np.ndarray]:
     """Returns one entry of `NAME.ARM` of each arm, and of `NAME` of all, by seed."""
     named = {}
     for name, value in columns.items():

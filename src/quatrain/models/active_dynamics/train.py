@@ -17,13 +17,7 @@ from quatrain.frameworks.torch import to_arrays as to_arrays
 from quatrain.models.active_dynamics import planner
 from quatrain.models.active_dynamics.collect import check
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig, ActiveDynamicsUserEnvConfig
-from quatrain.models.active_dynamics.state import (
-    Metrics,
-    TrainingState,
-    by_arm,
-    learners_of,
-    planned_share,
-)
+from quatrain.models.active_dynamics.state import TrainingState, by_arm, learners_of, planned_share
 from quatrain.models.active_dynamics.state import init_state as init_own
 from quatrain.models.active_dynamics.user_env import learn
 from quatrain.progress import Progress, TrainingDiverged
@@ -34,6 +28,7 @@ MONITOR_STRIDE = 4
 # Share of planned actions of the active arm below which a training warns.
 LEAST_PLANNED = 0.5
 WEIGHTS = ("params/", "decoder/")
+Metrics = dict[str, np.ndarray]
 
 
 def headline(config: ActiveDynamicsConfig) -> tuple[str, str]:

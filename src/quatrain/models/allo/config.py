@@ -1,6 +1,6 @@
 """params.yaml's section `allo` -> a frozen, checked config with an existing map."""
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -198,7 +198,7 @@ class AlloConfig(ModelSection):
 class UserEnv(RecordableEnv):
     """Sets a user's environment, or recorded walks, and which observations count as one state."""
 
-    OF_FILES: ClassVar[dict[str, Any]] = {"columns": None}
+    OF_FILES: ClassVar = {"columns": None}
 
     columns: tuple[str, ...] | None = Field(
         min_length=1,

@@ -22,12 +22,14 @@ from quatrain.frameworks.torch import generator_from_seed, generator_from_state,
 from quatrain.models.active_dynamics import planner
 from quatrain.models.active_dynamics.config import ActiveDynamicsUserEnvConfig as Config
 from quatrain.models.active_dynamics.planner import Plan
-from quatrain.models.active_dynamics.state import Metrics, by_arm
+from quatrain.models.active_dynamics.state import by_arm
 from quatrain.models.active_dynamics.user_env import data, regression
 from quatrain.models.active_dynamics.user_env.regression import Learner, Transitions
 from quatrain.progress import Progress, TrainingDiverged
 
 HEADLINE = ("monitor/held_out_nll", "innovation_nll")
+
+Metrics = dict[str, np.ndarray]
 
 
 class State(NamedTuple):
