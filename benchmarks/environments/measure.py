@@ -31,9 +31,7 @@ def measure(root: Path, _rounds: int) -> list[Row]:
     """Trains what is not kept yet, as many at once as there are cores, and returns all rows."""
     works = [work for task in TASKS for work in works_of(task)]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        results = dict(
-            zip(works, pool.map(lambda work: result_of(root, *work), works), strict=True)
-        )
+        results = dict(zip(works, pool.map(lambda work: result_of(root, *work), works), strict=True))
     return [row for task in TASKS for row in rows_of(task, results)]
 
 
@@ -77,16 +75,13 @@ def digest(root: Path, side: str, task: Task) -> str:
         changes = {"env": task.keys, "train": task.length(side)}
         parts.append(repr(make_params(side, task.preset, changes)))
         folders = [*LEARNING, f"models/{side}"]
-        files = sorted(
-            file for each in folders for file in (root / "src/quatrain" / each).rglob("*.py")
-        )
+        files = sorted(file for each in folders for file in (root / "src/quatrain" / each).rglob("*.py"))
         parts += [file.read_text() for file in files]
     return sha256("\n".join(parts).encode()).hexdigest()[:12]
 
 
 def rows_of(task: Task, results: Any) -> list[Row]:
     """Returns the returns and CPU seconds of a task, or the line that refuses it."""
-
     def each(side: str, value: str) -> Times:
         return Times([results[side, task, seed][value] for seed in range(SEEDS)])
 

@@ -44,12 +44,7 @@ class Task(NamedTuple):
 def wide(log_std: float = -2.0) -> dict[str, Any]:
     """Returns the zoo's networks for MuJoCo."""
     units = {"pi": [256, 256], "vf": [256, 256]}
-    return {
-        "log_std_init": log_std,
-        "ortho_init": False,
-        "activation_fn": "ReLU",
-        "net_arch": units,
-    }
+    return {"log_std_init": log_std, "ortho_init": False, "activation_fn": "ReLU", "net_arch": units}
 
 
 LANDER = {

@@ -7,10 +7,10 @@ from pipeline.judging.render import markdown_table
 from pipeline.runtime.command import Options
 from quatrain.errors import ConfigError
 from quatrain.models.active_dynamics.config import UserEnv, UserEnvTrain
+from quatrain.models.active_dynamics.rules import REFERENCES
 
 MODEL, PRESET = "active_dynamics", "gymnasium"
 SCORES = ("innovation_nll", "nis", "coverage_90", "prediction_r2", "field_nrmse")
-REFERENCES = ("constant_velocity", "linear_model")
 
 
 def identify(options: Options) -> None:
@@ -51,5 +51,5 @@ def table(arm: str, scores: Mapping[str, float]) -> str:
         if names[0] in scores:
             cells = [f"{scores[each]:.4g}" if each in scores else "" for each in names]
             rows.append((name, *cells, right.get(name, "")))
-    titles = (name.replace("_", " ") for name in REFERENCES)
-    return markdown_table(("on held-out transitions", "learned", *titles, "if right"), rows)
+    titles = ("on held-out transitions", "learned", *REFERENCES.values(), "if right")
+    return markdown_table(titles, rows)

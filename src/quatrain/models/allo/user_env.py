@@ -213,11 +213,7 @@ def _episodes(
 
 
 def check(config: Config, dataset: Dataset) -> None:
-    """Makes the environment, and raises unless the dataset can be of it; a recording says nothing
-    of one.
-    """
-    if not config.env.is_recorded:
-        check_interface(config.env, dataset.interface)
+    check_interface(config.env, dataset.interface)
 
 
 def input_constants(config: Config, dataset: Dataset, seed: int) -> Float32[np.ndarray, "2 obs"]:

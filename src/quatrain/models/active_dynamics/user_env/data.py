@@ -11,7 +11,7 @@ from gymnasium.spaces import Box
 from jaxtyping import Bool, Float32, Float64
 
 from quatrain.envs.host.config import EPISODE, FLAGS
-from quatrain.envs.host.envs import HostEnvs, Transition, check_interface
+from quatrain.envs.host.envs import HostEnvs, Transition
 from quatrain.envs.host.spaces import Interface, SavedInterface, describe
 from quatrain.envs.host.user_code import make, user_code
 from quatrain.errors import DataError
@@ -77,17 +77,6 @@ def collect(config: Config, seed: int) -> Dataset:
     train, interface = play(config, config.collect.warmup, int(env_seed))
     held_out, _ = play(config, config.collect.held_out_transitions, int(held_out_seed))
     return Dataset(train, held_out, interface.saved, dt)
-
-
-def check(config: Config, dataset: Dataset) -> None:
-    """Raises unless the dataset can be of the config's environment; a recording is none.
-
-    Raises:
-        DatasetMismatch: an environment has other spaces.
-        DataError: an environment cannot be made.
-    """
-    if not config.env.is_recorded:
-        check_interface(config.env, dataset.interface)
 
 
 # Environments.
