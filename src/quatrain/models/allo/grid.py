@@ -15,7 +15,7 @@ from quatrain.envs.grid.config import Env
 from quatrain.envs.grid.dynamics import AnyArray, Grid
 from quatrain.envs.grid.layouts import count_states
 from quatrain.errors import DatasetMismatch
-from quatrain.models.allo.collect import Encode
+from quatrain.models.allo.collect import Encode, Served
 from quatrain.models.allo.config import AlloConfig
 from quatrain.replay.episodes.trajectories import (
     Episodes,
@@ -24,7 +24,6 @@ from quatrain.replay.episodes.trajectories import (
     from_walks,
     smallest_type,
 )
-from quatrain.serving import Input, Served
 
 INPUT = "cells"
 CONNECT = "set allo.env.layout_components: largest, or, if it is, raise allo.collect.num_envs"
@@ -175,8 +174,7 @@ def served(config: AlloConfig, constants: Float[np.ndarray, "count 2"], encode: 
     grid = dynamics.make_grid(layout)
     table = encode(dynamics.observe(config.env, grid, constants))
 
-    def answer(question: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        cells = question[INPUT]
+    def answer(cells: Int32[np.ndarray, "questions 2"]) -> dict[str, np.ndarray]:
         state = states[tuple(cells.T)]
         if (state < 0).any():
             first = int(state.argmin())
@@ -187,5 +185,4 @@ def served(config: AlloConfig, constants: Float[np.ndarray, "count 2"], encode: 
             )
         return {"eigenvectors": table[state], "state": state}
 
-    limits = Input(np.int32, (2,), 0, np.array(layout.walls.shape) - 1)
-    return Served({INPUT: limits}, answer)
+    return (np.int32, (2,), 0, np.array(layout.walls.shape) - 1), answer

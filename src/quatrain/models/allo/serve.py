@@ -15,7 +15,7 @@ from quatrain.models.allo import network
 from quatrain.models.allo.collect import Dataset, Encode
 from quatrain.models.allo.config import AlloConfig
 from quatrain.models.allo.train import State
-from quatrain.serving import Served
+from quatrain.serving import Input, Served
 
 
 class Weights(NamedTuple):
@@ -52,8 +52,9 @@ def load(config: AlloConfig, arrays: dict[str, np.ndarray]) -> Served:
     Raises:
         ValueError: the arrays are of another config; or, when asked, a cell is in a wall.
     """
-    served: Served = config.world.served(config, *_encode(config, arrays))
-    return served
+    world = config.world
+    limits, answer = world.served(config, *_encode(config, arrays))
+    return Served({world.INPUT: Input(*limits)}, lambda question: answer(question[world.INPUT]))
 
 
 def encoder(

@@ -21,7 +21,7 @@ from quatrain.envs.host.spaces import (
     reader,
 )
 from quatrain.errors import DataError
-from quatrain.models.allo.collect import Encode
+from quatrain.models.allo.collect import Encode, Served
 from quatrain.models.allo.config import COUNTED_STATES
 from quatrain.models.allo.config import AlloUserEnvConfig as Config
 from quatrain.replay.episodes.trajectories import (
@@ -31,7 +31,6 @@ from quatrain.replay.episodes.trajectories import (
     from_walks,
     smallest_type,
 )
-from quatrain.serving import Input, Served
 from quatrain.storage.recordings import read_recording
 
 INPUT = "observations"
@@ -289,8 +288,5 @@ def ask(dataset: Dataset, states: list[int]) -> Float32[np.ndarray, "questions o
 
 def served(config: Config, constants: Float32[np.ndarray, "2 obs"], encode: Encode) -> Served:
     """Returns what encodes observations."""
-    limits = Input(np.float32, constants.shape[1:], -LARGEST, LARGEST)
-    return Served(
-        {INPUT: limits},
-        lambda question: {"eigenvectors": encode(standardise(question[INPUT], constants))},
-    )
+    limits = np.float32, constants.shape[1:], -LARGEST, LARGEST
+    return limits, lambda observed: {"eigenvectors": encode(standardise(observed, constants))}

@@ -172,18 +172,16 @@ def refit(
     unit_frequency, phase = draw_features(d, count, seed)
     v = learner.model.scaled_velocity(batch, dt) - batch.actions @ learner.model.control.mT
     z = learner.model.state(batch.y)
-    best, greatest = None, -torch.inf
+    greatest = -torch.inf
     for length in LENGTHS:
         model = learner.model._replace(frequency=unit_frequency / length, phase=phase)
-        features = model.features(z, batch.actions)
-        gram, moment = features.mT @ features, features.mT @ v
+        psi = model.features(z, batch.actions)
+        gram, moment = psi.mT @ psi, psi.mT @ v
         for prior in PRIORS:
             precision = gram + torch.eye(len(gram), dtype=gram.dtype) / prior
             evidence = _log_evidence(precision, moment, v, prior)
             if evidence > greatest:
-                best, greatest = (Learner(model, precision, moment), features, prior), evidence
-    assert best is not None
-    fitted, features, prior = best
+                fitted, features, greatest = Learner(model, precision, moment), psi, evidence
     squares = _squares(fitted, features[:unplanned], v[:unplanned])
     noise = squares.mean(0).clamp(min=LEAST_NOISE**2)
     parts = torch.stack([part.mean() for part in (squares / noise).tensor_split(FOLDS)])
