@@ -1,59 +1,40 @@
 """recorded runs, or a Gymnasium environment -> a folder with the field that is learned of it"""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
 
 import quatrain
 from pipeline.judging.render import markdown_table
+from pipeline.runtime.command import Options
 from quatrain.errors import ConfigError
+from quatrain.models.active_dynamics.config import UserEnv, UserEnvTrain
+from quatrain.models.active_dynamics.rules import REFERENCES
 
 MODEL, PRESET = "active_dynamics", "gymnasium"
 SCORES = ("innovation_nll", "nis", "coverage_90", "prediction_r2", "field_nrmse")
-REFERENCES = ("constant_velocity", "linear_model")
 
 
-# Key of `env` or `train` -> its option, of what acts.
-OF_SYSTEMS = {"action_bound": "--action-bound", "arms": "--arm"}
-
-
-class Request(NamedTuple):
-    """Holds the source, a recording or a system, and changes of `env` and `train`."""
-
-    recording: str | None
-    system: str | None
-    env: Mapping[str, Any]
-    train: Mapping[str, Any]
-    out: str
-
-
-def identify(request: Request) -> None:
+def identify(options: Options) -> None:
     """Learns the field, saves the result, and prints how well it explains held-out data.
 
     Raises:
         FolderError: `out` holds other files; raised before anything is learned.
-        ConfigError: there are two sources or none, recorded data would have to act, or a value
-            cannot be used.
+        ConfigError: there are two sources or none, an option has no effect, or a value cannot be
+            used.
     """
-    if bool(request.recording) == bool(request.system):
+    recording, system = options.recording, options.system
+    if bool(recording) == bool(system):
         raise ConfigError("give one of --recording FILE and --system NAME")
-    unused = {*request.env, *request.train} & OF_SYSTEMS.keys()
-    if request.recording and unused:
-        option = OF_SYSTEMS[min(unused)]
-        raise ConfigError(
-            f"{option}: {request.recording} is recorded and cannot act; leave {option} out, or "
-            "give --system"
-        )
-    env = {**source(request), **request.env}
-    result = quatrain.fit(MODEL, PRESET, env=env, train=request.train, folder=request.out)
+    if recording and options.arms:
+        raise ConfigError(f"--arm: {recording} is recorded and cannot act; leave --arm out")
+    env = {"kind": "recording", "path": recording}
+    if system:
+        env = {"kind": "gymnasium", "import" if ":" in system else "id": system}
+    values = {name: value for name, value in vars(options).items() if value is not None}
+    env |= {name: values[name] for name in UserEnv.model_fields if name in values}
+    train = {name: values[name] for name in UserEnvTrain.model_fields if name in values}
+    result = quatrain.fit(MODEL, PRESET, env=env, train=train, folder=options.out)
     print(table(result.config.shown_arm, result.scores), "", sep="\n")
-    print(f"result: quatrain.load({request.out!r}), with plots() and predict()")
-
-
-def source(request: Request) -> dict[str, Any]:
-    if request.recording:
-        return {"kind": "recording", "path": request.recording}
-    name = str(request.system)
-    return {"kind": "gymnasium", "import" if ":" in name else "id": name}
+    print(f"result: quatrain.load({options.out!r}), with plots() and predict()")
 
 
 def table(arm: str, scores: Mapping[str, float]) -> str:
@@ -70,5 +51,5 @@ def table(arm: str, scores: Mapping[str, float]) -> str:
         if names[0] in scores:
             cells = [f"{scores[each]:.4g}" if each in scores else "" for each in names]
             rows.append((name, *cells, right.get(name, "")))
-    titles = (name.replace("_", " ") for name in REFERENCES)
-    return markdown_table(("on held-out transitions", "learned", *titles, "if right"), rows)
+    titles = ("on held-out transitions", "learned", *REFERENCES.values(), "if right")
+    return markdown_table(titles, rows)

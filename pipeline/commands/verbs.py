@@ -33,18 +33,6 @@ def matrix(text: str) -> list[list[float]]:
 
 time_step = number(float, 1e-9, 1e4, "time step; pass one above 0")
 bound = number(float, 1e-9, 1e6, "bound; pass one above 0")
-# Option -> key of active_dynamics.env.
-ENV_OPTIONS = (
-    "actions",
-    "states",
-    "angles",
-    "time",
-    "run",
-    "dt",
-    "control",
-    "action_bound",
-    "true_field",
-)
 
 
 @verb(
@@ -59,22 +47,21 @@ ENV_OPTIONS = (
     option("--control", type=matrix, metavar="ROWS", help="B of dx/dt = f(x) + B a (learned)"),
     option("--action-bound", type=bound, metavar="N", help="of actions of a system"),
     option("--true-field", metavar="MODULE:NAME", help="a function of states, to compare with"),
-    option("--arm", choices=("active", "random", "prbs"), help="of a system (active and prbs)"),
+    option(
+        "--arm",
+        dest="arms",
+        action="append",
+        choices=("active", "random", "prbs"),
+        help="of a system (active and prbs)",
+    ),
     option("--transitions", type=whole_number, metavar="N", help="of a system, with warm-up"),
     option("--out", default="identified", metavar="FOLDER", help="of the result"),
 )
 def identify(options: Options) -> None:
     """Learns the vector field of recorded trajectories, or of a Gymnasium environment."""
-    from pipeline.commands.identify import Request, identify
+    from pipeline.commands.identify import identify
 
-    values = {name: getattr(options, name) for name in ENV_OPTIONS}
-    env = {name: value for name, value in values.items() if value is not None}
-    train: dict[str, object] = {}
-    if options.arm:
-        train["arms"] = [options.arm]
-    if options.transitions:
-        train["transitions"] = options.transitions
-    identify(Request(options.recording, options.system, env, train, options.out))
+    identify(options)
 
 
 @verb(

@@ -44,8 +44,11 @@ def test_a_table_has_named_columns(tmp_path: Path):
     [
         ({"observations": None}, "has no 'observations'; it has episode"),
         ({"episode": None}, "does not tell where episodes end; add episode"),
-        ({"episode": np.zeros(4)}, r"episode has the shape \(4,\), not \(5,\)"),
-        ({"episode": np.arange(5)}, "each of 5 episodes has one observation"),
+        (
+            {"episode": np.zeros(4)},
+            "episode has 4 rows, and not 5 as the other arrays; give each one a row",
+        ),
+        ({"episode": np.arange(5)}, "each of 5 episodes has one row: no step"),
         ({"observations": np.full((5, 2), np.nan)}, "observations is nan in row 0, number 0"),
         ({"observations": np.full((5, 2), "a")}, "holds no numbers"),
     ],
@@ -67,6 +70,9 @@ def test_a_fault_of_an_archive_is_one_line(tmp_path: Path, change: dict[str, Any
             r"cannot be read \(row 3: could not convert .* 'b'\)",
         ),
         ("walks.csv", "y,episode\n1,0\n1\n", "row 3 has 1 columns, the header 2"),
+        ("walks.csv", "y,episode\n0,5,0\n", "row 2 has 3 columns, .* and points in numbers"),
+        ("walks.csv", "y;episode\n0,5;0\n", "';' stands between its columns; write commas, and"),
+        ("walks.csv", "y,y,episode\n1,2,0\n", "header: 'y' is there twice; name each once"),
         ("walks.csv", "y,episode\n", "y holds no numbers; give a row for each step"),
         ("walks.txt", "1", r"is neither \.npz nor \.csv"),
         ("walks.npz", "1", "cannot be read"),

@@ -15,7 +15,7 @@ import numpy as np
 
 from quatrain import presets
 from quatrain.api.session import require
-from quatrain.envs.host.config import names_user_env
+from quatrain.envs.host.config import NO_ENV, names_user_env
 from quatrain.errors import ConfigError, DataError
 from quatrain.params import Params
 from quatrain.registry import MODELS
@@ -194,6 +194,8 @@ def env_keys(env: Any) -> dict[str, Any]:
         DataError: a callable raised when it was called to find out which kind it makes.
         PackageMissing: gymnasium is not installed.
     """
+    if isinstance(env, Mapping) and env.get("kind") == "recording":
+        return {**NO_ENV, **env}
     if isinstance(env, Mapping) and not {"id", "import", "wrappers"} & env.keys():
         return dict(env)
     require("env", ("gymnasium",), "gym")

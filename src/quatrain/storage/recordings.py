@@ -8,15 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float32, Float64
 
+from quatrain.envs.host.config import EPISODE, FLAGS
+from quatrain.envs.host.spaces import LARGEST
 from quatrain.envs.host.user_code import user_code
 from quatrain.errors import DataError, PackageMissing
+from quatrain.section import distinct
 
 MINARI = "minari:"
 OBSERVATIONS = "observations"
-# Columns that tell where episodes end: the number of a row's episode, or flags of their last rows.
-EPISODE = "episode"
-FLAGS = ("terminated", "truncated")
-LARGEST = float(np.finfo(np.float32).max)
 
 
 class Table(NamedTuple):
@@ -25,17 +24,23 @@ class Table(NamedTuple):
     path: str
     arrays: Mapping[str, np.ndarray]
 
-    def rows(self, name: str) -> Float64[np.ndarray, "row number"]:
+    def rows(self, name: str, count: int | None = None) -> Float64[np.ndarray, "row number"]:
         """Returns an array of some numbers a row, flattened.
 
         Raises:
-            DataError: it does not exist, or holds something else than finite numbers of 32 bits.
+            DataError: it does not exist, holds something else than finite numbers of 32 bits, or
+                has another number of rows than `count`.
         """
         if name not in self.arrays:
             raise DataError(f"{self.path} has no {name!r}; it has {', '.join(self.arrays)}")
         values = self.arrays[name]
         if values.dtype.kind not in "fiub" or not values.size or not values.ndim:
             raise DataError(f"{self.path}: {name} holds no numbers; give a row for each step")
+        if count not in (None, len(values)):
+            raise DataError(
+                f"{self.path}: {name} has {len(values)} rows, and not {count} as the other arrays; "
+                "give each one a row, the last ones of episodes included"
+            )
         rows = values.reshape(len(values), -1).astype(float)
         faulty = np.argwhere(~(np.abs(rows) <= LARGEST))
         if len(faulty):
@@ -54,18 +59,15 @@ class Table(NamedTuple):
         """Returns which of all rows end an episode; `episode` names the column of its number.
 
         Raises:
-            DataError: there is another number of rows.
+            DataError: there is another number of rows, or each of them ends one.
         """
         is_last = np.arange(count) == count - 1
         for name in self.arrays.keys() & {episode, *FLAGS}:
-            values = self.rows(name)
-            if values.shape != (count, 1):
-                raise DataError(
-                    f"{self.path}: {name} has the shape {self.arrays[name].shape}, not ({count},); "
-                    "give one number a row"
-                )
+            values = self.rows(name, count)
             ends = np.diff(values, axis=0) if name == episode else values[:-1]
-            is_last[:-1] |= ends[:, 0] != 0
+            is_last[:-1] |= (ends != 0).any(1)
+        if is_last.all():
+            raise DataError(f"{self.path}: each of {count} episodes has one row: no step")
         return is_last
 
 
@@ -96,17 +98,27 @@ def read_table(path: str) -> Table:
 
 def _read_csv(file: Path) -> dict[str, np.ndarray]:
     header, *lines = file.read_text(encoding="utf-8-sig").splitlines()
+    for mark in (";", "\t"):
+        if mark in header:
+            raise DataError(
+                f"{mark!r} stands between its columns; write commas, and points in numbers"
+            )
     names = [name.strip().strip('"') for name in header.split(",")]
+    distinct("header", names)
     rows = []
     for place, line in enumerate(lines, start=2):
         if not line.strip():
             continue
+        cells = line.split(",")
+        if len(cells) != len(names):
+            raise DataError(
+                f"row {place} has {len(cells)} columns, the header {len(names)}; write commas "
+                "between columns, and points in numbers"
+            )
         try:
-            rows.append([float(cell) for cell in line.split(",")])
+            rows.append([*map(float, cells)])
         except ValueError as error:
             raise DataError(f"row {place}: {error}") from None
-        if len(rows[-1]) != len(names):
-            raise DataError(f"row {place} has {len(rows[-1])} columns, the header {len(names)}")
     columns = np.array(rows).reshape(-1, len(names)).T
     return dict(zip(names, columns, strict=True))
 
@@ -120,22 +132,21 @@ def read_recording(path: str, columns: tuple[str, ...] | None = None) -> Recordi
         DataError: names the file, the array or the row, what is wrong with it, and how to mend it.
         PackageMissing: the package minari is not installed.
     """
-    if path.startswith(MINARI):
-        return _read_minari(path)
-    table = read_table(path)
-    ends = (EPISODE, *FLAGS)
-    names = list(columns or ()) if path.endswith(".csv") else [OBSERVATIONS]
-    names = names or [name for name in table.arrays if name not in ends] or [OBSERVATIONS]
-    if not set(ends) & table.arrays.keys():
+    table = _read_minari(path) if path.startswith(MINARI) else read_table(path)
+    ends = {EPISODE, *FLAGS}
+    names = columns or (OBSERVATIONS,)
+    if path.endswith(".csv") and not columns:
+        names = tuple(name for name in table.arrays if name not in ends) or names
+    if not ends & table.arrays.keys():
         raise DataError(
             f"{path} does not tell where episodes end; add {EPISODE}, the number of each row's "
             f"episode, or {' and '.join(FLAGS)}, 1 in the last row of one"
         )
     observations = np.concatenate([table.rows(name) for name in names], 1)
-    return _checked(path, observations, table.last_rows(len(observations)))
+    return Recording(observations.astype(np.float32), table.last_rows(len(observations)))
 
 
-def _read_minari(path: str) -> Recording:
+def _read_minari(path: str) -> Table:
     try:
         minari = import_module("minari")
     except ModuleNotFoundError:
@@ -143,9 +154,8 @@ def _read_minari(path: str) -> Recording:
     with user_code(lambda reason: f"{path} cannot be read ({reason}); see `minari list local`"):
         episodes = minari.load_dataset(path.removeprefix(MINARI)).iterate_episodes()
         parts = [_rows(episode.observations) for episode in episodes]
-        table = Table(path, {OBSERVATIONS: np.concatenate(parts)})
-    is_last = [np.arange(len(part)) == len(part) - 1 for part in parts]
-    return _checked(path, table.rows(OBSERVATIONS), np.concatenate(is_last))
+        numbers = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+        return Table(path, {OBSERVATIONS: np.concatenate(parts), EPISODE: numbers})
 
 
 def _rows(values: Any) -> np.ndarray:
@@ -155,11 +165,3 @@ def _rows(values: Any) -> np.ndarray:
         return np.concatenate([_rows(part) for part in parts], 1)
     array = np.asarray(values)
     return array.reshape(len(array), -1)
-
-
-def _checked(
-    path: str, observations: Float64[np.ndarray, "row obs"], is_last: Bool[np.ndarray, " row"]
-) -> Recording:
-    if is_last.all():
-        raise DataError(f"{path}: each of {len(is_last)} episodes has one observation: no step")
-    return Recording(observations.astype(np.float32), is_last)

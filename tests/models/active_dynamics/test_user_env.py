@@ -134,6 +134,20 @@ def test_an_interrupted_training_goes_on_to_the_same_bits():
     assert updated.transitions == middle.step + config.train.planner.replan_every
 
 
+def test_actions_stay_within_the_bound_that_is_given():
+    changes = {
+        "collect": {"warmup": 60, "held_out_transitions": 100},
+        "train": {"arms": ["active"], "transitions": 80, "record_every": 20},
+        "network": {"features": 8},
+    }
+    result = fit({"id": "Pendulum-v1", "action_bound": 0.5}, **changes)
+    largest = [
+        abs(actions).max()
+        for actions in (result.dataset.train.actions, result.state.replay.actions)
+    ]
+    assert largest == pytest.approx([0.5, 0.5], abs=0.05)
+
+
 def test_an_odd_number_of_transitions_is_played():
     env = {"kind": "gymnasium", **PENDULUM}
     config = quatrain.config("active_dynamics", "gymnasium", env=env)
@@ -223,6 +237,8 @@ def spoilt(row: int, column: int, value: float) -> np.ndarray:
         (log(150), {"time": None, "dt": 0.1}, "t changes evenly in almost each row, as time"),
         (log(150), {"time": None, "states": ["omega"], "angles": []}, "set active_dynamics.env.dt"),
         (turning(), {"angles": []}, "theta jumps by about 2 pi at row 9: an angle; list it in"),
+        (turning() * [1, 1, 180 / np.pi, 1], {}, "theta goes from -178.576 to 178.852, as degrees"),
+        (turning() * [1, 1, 180 / np.pi, 1], {"angles": []}, "theta jumps by about 360 at row 9"),
         (spoilt(3, 3, np.nan), {}, "omega is nan in row 5, number 0; leave"),
         (spoilt(9, 0, 7), {}, "t goes on by 6.6 at row 11, mostly by 0.05; record in even steps"),
         (log(40), {}, "leaves 31 of 39 transitions to learn from, which takes 64"),
@@ -242,7 +258,7 @@ def test_a_fault_of_a_table_has_one_line(
 def test_arrays_need_one_row_each(tmp_path: Path):
     path = tmp_path / "run.npz"
     np.savez(path, observations=np.zeros((9, 2)) + np.eye(9, 2), actions=np.zeros((8, 1)))
-    with pytest.raises(DataError, match=r"run\.npz: 8 rows of actions, 9 of states; give both one"):
+    with pytest.raises(DataError, match="observations has 9 rows, and not 8 as the other"):
         read(path, actions=[], angles=[], time=None, dt=DT)
 
 
@@ -250,6 +266,18 @@ def test_arrays_need_one_row_each(tmp_path: Path):
     ("env", "message"),
     [
         ({"kind": "recording"}, "kind: recording and path go together"),
+        (recording("run.csv", dt=0.1), "dt 0.1 and time 't' both tell the time of a transition"),
+        (recording("run.csv", states=["u", "theta"]), "states, time and run: 'u' is there twice"),
+        (recording("run.csv", states=["theta", "theta"]), "'theta' is there twice; name each once"),
+        (recording("run.csv", angles=["theta", "theta"]), "angles: 'theta' is there twice; name"),
+        (recording("run.csv", id="Pendulum-v1"), "id has no effect with kind: recording; leave it"),
+        (recording("run.csv", wrappers=["a:B"]), "wrappers has no effect with kind: recording"),
+        (recording("run.csv", vectorization="async"), 'leave it out (vectorization: "sync")'),
+        (recording("run.csv", action_bound=2), "action_bound has no effect with kind: recording"),
+        (
+            {"actions": ["u"]},
+            "actions has no effect with kind: gymnasium; leave it out (actions: []",
+        ),
         (recording("missing.csv"), "missing.csv is not there; a relative path starts in"),
         ({"dt": 0}, "active_dynamics.env.dt = 0: Input should be greater than 0"),
         (

@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from quatrain.envs.host.config import NO_ENV
 from quatrain.errors import ConfigError, DataError, DatasetMismatch
 from quatrain.models.allo import user_env
 from quatrain.models.allo.config import AlloUserEnvConfig
-from quatrain.models.allo.held_out import measure
+from quatrain.models.allo.held_out import draw, measure
 from quatrain.models.allo.memory import needs
 from quatrain.models.allo.plots import draw_functions
-from quatrain.models.allo.train import held_out_pairs, tables
+from quatrain.models.allo.train import inputs_for, tables
 from quatrain.models.allo.truth import true_spectrum, true_table
 from quatrain.models.allo.user_env import Dataset, input_constants, inputs
 from quatrain.progress import Progress, history, rows
@@ -127,7 +128,7 @@ def test_where_states_are_counted_the_truth_keeps_as_much_as_what_is_learned(tra
     config, dataset, progress = trained
     learned = MODEL.evaluate.evaluate(config, progress[-1].state, dataset, 0).scores
     true = true_table(true_spectrum(config, dataset).spectrum, config.network.d)
-    pairs = held_out_pairs(config, progress[-1].state, dataset, 0)
+    pairs = draw(config, dataset, inputs_for(config, progress[-1].state, dataset), 0)
     kept = measure(true[None, pairs.states], true[None, pairs.later_states])
     np.testing.assert_allclose(learned["autocorrelation"], kept["autocorrelation"], atol=0.02)
     np.testing.assert_allclose(
@@ -211,9 +212,12 @@ def test_a_recording_too_short_to_hold_out_some_is_refused(tmp_path: Path):
         MODEL.collect.collect(recorded(tmp_path / "walks.npz", held_out_fraction=0.5), 0)
 
 
+WALKS = {"kind": "recording", "path": "walks.npz"}
+
+
 def recorded(path: Path, held_out_fraction: float) -> AlloUserEnvConfig:
     values = section("Corridor")
-    values["env"] |= {"kind": "recording", "path": str(path)}
+    values["env"] |= {**NO_ENV, "kind": "recording", "path": str(path)}
     values["collect"] = values["collect"] | {"held_out_fraction": held_out_fraction}
     config: AlloUserEnvConfig = params_with({"allo": values}).allo
     return config
@@ -224,6 +228,10 @@ def recorded(path: Path, held_out_fraction: float) -> AlloUserEnvConfig:
     [
         ({"kind": "recording"}, {}, "kind: recording and path go together"),
         ({"path": "walks.npz"}, {}, "kind: recording and path go together"),
+        ({**NO_ENV, **WALKS, "max_episode_steps": 20}, {}, "max_episode_steps has no effect with"),
+        ({**NO_ENV, **WALKS, "columns": ("x",)}, {}, "columns are of a .csv file, and path is wal"),
+        ({**NO_ENV, **WALKS, "columns": ("x", "x")}, {}, "'x' is there twice; name each once"),
+        ({"columns": ("x",)}, {}, "columns has no effect with kind: gymnasium"),
         ({}, {"held_out_fraction": 0.0}, "judged by held-out ones; set it to 0.1, or count cells"),
     ],
 )
@@ -256,5 +264,5 @@ def test_a_dataset_of_another_environment_is_refused(trained):
 
 def test_several_agents_are_refused():
     env = section("Corridor")["env"] | {"kind": "pettingzoo"}
-    with pytest.raises(ConfigError, match=r"allo\.env.*allo walks alone"):
+    with pytest.raises(ConfigError, match=r"allo\.env\.kind.*an environment of one agent"):
         params_with({"allo": section("Corridor") | {"env": env}})

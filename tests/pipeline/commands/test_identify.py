@@ -32,7 +32,8 @@ def test_a_recording_gives_a_table_and_a_result(project, capsys):
     [
         ([], 2, "give one of --recording FILE and --system NAME"),
         (["--recording", "run.csv", "--arm", "active"], 2, "run.csv is recorded and cannot act"),
-        (["--recording", "run.csv", "--action-bound", "3"], 2, "--action-bound: run.csv is rec"),
+        (["--recording", "run.csv", "--action-bound", "3"], 2, "action_bound has no effect with"),
+        (["--system", "Pendulum-v1", "--time", "t"], 2, "time has no effect with kind: gymnasium"),
         (["--recording", "missing.npz", "--out", "params.yaml"], 3, "params.yaml: is a file where"),
         (["--recording", "missing.npz"], 3, "missing.npz is not there; a relative path starts in"),
         (["--recording", "params.yaml"], 3, "params.yaml is neither .npz nor .csv; save it"),

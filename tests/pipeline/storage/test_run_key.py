@@ -11,7 +11,7 @@ from pipeline.runtime import stage as stages
 from pipeline.runtime.stage import Stage
 from pipeline.storage import run_key as keys
 from pipeline.storage.run_key import WRITERS, code_of, environment_of, imported_by, sources_of
-from quatrain.envs.host.config import HostEnv
+from quatrain.envs.host.config import NO_ENV, HostEnv
 from quatrain.params import schemas_of
 from quatrain.registry import MODELS, load
 from tests.conftest import ROOT, params_with
@@ -163,7 +163,7 @@ def test_installed_modules_are_covered_by_the_version_of_their_distribution(
 def test_the_files_of_a_recording_are_covered(tmp_path: Path, monkeypatch: Patch):
     def recording_of(path: str) -> dict[str, str]:
         values = allo_envs.section("Corridor")
-        values["env"] |= {"kind": "recording", "path": path}
+        values["env"] |= {**NO_ENV, "kind": "recording", "path": path}
         return environment_of(params_with({"allo": values}).allo.env)
 
     (tmp_path / "other.csv").touch()

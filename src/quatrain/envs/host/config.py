@@ -1,9 +1,11 @@
 """Config of an environment that a user or a library brings."""
 
+import json
 from collections.abc import Mapping
 from math import isfinite
 from operator import itemgetter
-from typing import Annotated, Any, Literal
+from pathlib import PurePath
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     BeforeValidator,
@@ -14,7 +16,7 @@ from pydantic import (
     field_validator,
 )
 
-from quatrain.section import Section
+from quatrain.section import Section, together
 
 Scalar = bool | int | float | str | None
 MAX_EPISODE_STEPS = 100_000
@@ -175,6 +177,60 @@ class HostEnv(Section):
                 "PettingZoo has no ids; give import: module:callable, "
                 "for example mpe2.simple_spread_v3:parallel_env, and id: null"
             )
+
+
+# Columns of a recording that tell where episodes end: the number of a row's episode, or flags of
+# their last rows.
+EPISODE = "episode"
+FLAGS = ("terminated", "truncated")
+# Keys of an environment, with the values that they have where there is none.
+NO_ENV: Mapping[str, Any] = dict.fromkeys(("id", "import", "max_episode_steps")) | {
+    "kwargs": {},
+    "wrappers": (),
+    "vectorization": "sync",
+}
+
+
+class RecordableEnv(HostEnv):
+    """Sets an environment of one agent, or files that it was recorded in. The keys of the other
+    kind have no effect, and are refused unless they are empty.
+
+    OF_ENVS, OF_FILES: further keys of either kind, with their empty values.
+    """
+
+    OF_ENVS: ClassVar[Mapping[str, Any]] = {}
+    OF_FILES: ClassVar[Mapping[str, Any]] = {}
+
+    kind: Literal["gymnasium", "recording"] = Field(  # type: ignore[assignment]
+        description="gymnasium: an environment of one agent, which acts; recording: files"
+    )
+    path: str | None = Field(
+        min_length=1,
+        max_length=1000,
+        description="with kind: recording, a .csv file with a header, or an .npz file; else null",
+    )
+
+    @property
+    def is_recorded(self) -> bool:
+        return self.path is not None
+
+    @property
+    def name(self) -> str:
+        return super().name if self.path is None else PurePath(self.path).name
+
+    def check(self) -> None:
+        together(self, "kind", "recording", "path")
+        if not self.is_recorded:
+            super().check()
+        values = self.model_dump()
+        for key, empty in (
+            {**NO_ENV, **self.OF_ENVS} if self.is_recorded else self.OF_FILES
+        ).items():
+            if values[key] != empty:
+                raise ValueError(
+                    f"{key} has no effect with kind: {self.kind}; leave it out "
+                    f"({key}: {json.dumps(empty)})"
+                )
 
 
 def names_user_env(section: Any) -> bool:

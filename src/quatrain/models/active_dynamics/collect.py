@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Float32
 from torch import Generator, Tensor
 
+from quatrain.envs.host.envs import check_interface
 from quatrain.envs.vector_field import policies
 from quatrain.envs.vector_field.config import Env
 from quatrain.envs.vector_field.fields import make_field, region_grid, restore_field
@@ -254,7 +255,7 @@ def check(config: ActiveDynamicsConfig, dataset: Dataset | data.Dataset) -> None
     """
     if isinstance(config, ActiveDynamicsUserEnvConfig):
         assert isinstance(dataset, data.Dataset)
-        data.check(config, dataset)
+        check_interface(config.env, dataset.interface)
         return
     assert isinstance(dataset, Dataset)
     for name, shape in _shapes(config).items():

@@ -1,22 +1,12 @@
 """params.yaml -> typed configuration of active_dynamics."""
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field
 
-from quatrain.envs.host.config import HostEnv
+from quatrain.envs.host.config import EPISODE, FLAGS, RecordableEnv
 from quatrain.envs.vector_field.config import LARGEST, Env, Matrix, Positive
-from quatrain.section import (
-    ModelSection,
-    Section,
-    among,
-    at_most,
-    below,
-    distinct,
-    fits,
-    multiple,
-    together,
-)
+from quatrain.section import ModelSection, Section, among, at_most, below, distinct, fits, multiple
 
 MAX_BYTES = 2**36
 MAX_FEATURES = 1024
@@ -365,20 +355,18 @@ class ActiveDynamicsConfig(ModelSection):
 
 Columns = Annotated[tuple[str, ...], Field(max_length=64)]
 RECORDED = "recorded"
+# The array of actions of a recording that names no columns.
+ACTIONS = ("actions",)
 
 
-class UserEnv(HostEnv):
-    """Sets a Gymnasium environment, or recorded runs, whose observations show the whole state.
-
-    With kind: recording the keys of the environment are not used, and otherwise not those of files.
+class UserEnv(RecordableEnv):
+    """Sets a Gymnasium environment, or recorded runs (in `path` `*` matches several files), whose
+    observations show the whole state.
     """
 
-    kind: Literal["gymnasium", "recording"] = Field(  # type: ignore[assignment]
-        description="an environment that acts, or files"
-    )
-    path: str | None = Field(
-        description="of a recording: CSV with a header, or .npz; `*` matches several files"
-    )
+    OF_ENVS: ClassVar = {"action_bound": None}
+    OF_FILES: ClassVar = {"actions": (), "states": None, "angles": (), "time": None, "run": None}
+
     actions: Columns = Field(description="columns of actions; []: the array `actions`")
     states: Columns | None = Field(
         description="columns of measured states; null: `observations`, or all others"
@@ -403,18 +391,17 @@ class UserEnv(HostEnv):
         "compare with; null: unknown",
     )
 
-    @property
-    def is_recorded(self) -> bool:
-        return self.kind == "recording"
-
-    @property
-    def name(self) -> str:
-        return str(self.path) if self.is_recorded else super().name
-
     def check(self) -> None:
-        together(self, "kind", "recording", "path")
-        if not self.is_recorded:
-            super().check()
+        super().check()
+        distinct("angles", self.angles)
+        ends = (self.run or EPISODE, *FLAGS)
+        named = (self.time, *ends, *(self.actions or ACTIONS), *(self.states or ()))
+        distinct("columns of actions, states, time and run", [*filter(None, named)])
+        if self.dt is not None and self.time is not None:
+            raise ValueError(
+                f"dt {self.dt:g} and time {self.time!r} both tell the time of a transition; set "
+                "one to null"
+            )
 
 
 class UserEnvCollect(Section):

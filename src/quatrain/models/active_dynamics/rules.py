@@ -24,6 +24,8 @@ GATED = (
 )
 
 
+# What a user's system is compared with.
+REFERENCES = {"constant_velocity": "constant velocity", "linear_model": "linear model"}
 CONSTANT_VELOCITY = {"innovation_nll_constant_velocity": "constant velocity"}
 
 

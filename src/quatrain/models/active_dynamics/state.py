@@ -1,5 +1,6 @@
 """saved state <-> working objects: system, policies, generators, learners of a family."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from quatrain.models.active_dynamics.collect import Dataset, world_of
 from quatrain.models.active_dynamics.config import ARMS, ActiveDynamicsConfig
 from quatrain.models.active_dynamics.family import FieldLearner, family_of
 from quatrain.models.active_dynamics.planner import Plan
+from quatrain.progress import by_seed
 from quatrain.replay import windows
 from quatrain.replay.windows import WindowRing
 
@@ -176,6 +178,18 @@ def planned_share(config: ActiveDynamicsConfig, planned: Int64[Tensor, " learner
 def learners_of(config: ActiveDynamicsConfig, arm: str) -> slice:
     first = config.train.arms.index(arm) * config.seeds
     return slice(first, first + config.seeds)
+
+
+def by_arm(
+    arms: Sequence[str], columns: Mapping[str, Float[Tensor, " learner"]]
+) -> dict[str, np.ndarray]:
+    """Returns one entry of `NAME.ARM` of each arm, and of `NAME` of all, by seed."""
+    named = {}
+    for name, value in columns.items():
+        of_arms = value.numpy(force=True).reshape(len(arms), -1)
+        named[name] = of_arms.mean(0)[None]
+        named |= {f"{name}.{arm}": seeds[None] for arm, seeds in zip(arms, of_arms, strict=True)}
+    return by_seed(named)
 
 
 def cloned(tree: Any) -> Any:

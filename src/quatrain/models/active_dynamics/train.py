@@ -17,10 +17,10 @@ from quatrain.frameworks.torch import to_arrays as to_arrays
 from quatrain.models.active_dynamics import planner
 from quatrain.models.active_dynamics.collect import check
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig, ActiveDynamicsUserEnvConfig
-from quatrain.models.active_dynamics.state import TrainingState, learners_of, planned_share
+from quatrain.models.active_dynamics.state import TrainingState, by_arm, learners_of, planned_share
 from quatrain.models.active_dynamics.state import init_state as init_own
 from quatrain.models.active_dynamics.user_env import learn
-from quatrain.progress import Progress, TrainingDiverged, by_seed
+from quatrain.progress import Progress, TrainingDiverged
 from quatrain.replay import windows
 
 # Stride over the region's grid of the points that are monitored while learning.
@@ -191,14 +191,7 @@ def metrics_of(
     reduced = {name: column.mean(0) for name, column in columns.items()}
     reduced["truncations"] = columns["truncations"].sum(0)
     reduced |= {"information_gained": training.information} | _field_metrics(training)
-    arms = training.config.train.arms
-    named = {}
-    for name, value in reduced.items():
-        by_arm = value.numpy(force=True).reshape(len(arms), -1)
-        named[name] = by_arm.mean(0)[None]
-        for arm, replicates in zip(arms, by_arm, strict=True):
-            named[f"{name}.{arm}"] = replicates[None]
-    return by_seed(named)
+    return by_arm(training.config.train.arms, reduced)
 
 
 @torch.no_grad()

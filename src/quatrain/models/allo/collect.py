@@ -1,7 +1,7 @@
 """config, seed -> random walks for training and held out, and where their states are"""
 
 from collections.abc import Callable
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float32, Int32, Num
@@ -34,6 +34,8 @@ class Dataset(Protocol):
 
 # Inputs of the encoder -> its outputs.
 Encode = Callable[[Float32[np.ndarray, "rows inputs"]], Float32[np.ndarray, "rows d"]]
+# Dtype, axes, least and most of what can be asked, and what answers it.
+Served = tuple[tuple[Any, ...], Callable[[np.ndarray], dict[str, np.ndarray]]]
 
 
 def dataset_type(config: AlloConfig) -> type[Dataset]:

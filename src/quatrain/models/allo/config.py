@@ -1,14 +1,13 @@
 """params.yaml's section `allo` -> a frozen, checked config with an existing map."""
 
-from pathlib import PurePath
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from quatrain.envs.grid.config import MAX_STATES, Env
 from quatrain.envs.grid.layouts import LayoutError, count_states
-from quatrain.envs.host.config import HostEnv
-from quatrain.section import ModelSection, Section, at_most, multiple, together
+from quatrain.envs.host.config import EPISODE, FLAGS, RecordableEnv
+from quatrain.section import ModelSection, Section, at_most, distinct, multiple
 
 # Limit of what is counted in a buffer, a dense matrix of pairs. With 2 million transitions 4000
 # states take 35 s of one core; each further million takes 9 s, with 1000 states 2.5 s.
@@ -196,18 +195,11 @@ class AlloConfig(ModelSection):
                 )
 
 
-class UserEnv(HostEnv):
+class UserEnv(RecordableEnv):
     """Sets a user's environment, or recorded walks, and which observations count as one state."""
 
-    kind: Literal["gymnasium", "pettingzoo", "recording"] = Field(  # type: ignore[assignment]
-        description="gymnasium: random walks in an environment; recording: those of a file"
-    )
-    path: str | None = Field(
-        min_length=1,
-        max_length=1000,
-        description="with kind: recording, an .npz or .csv file with `observations` and `episode`, "
-        "or minari:ID, a dataset of the package minari; else null",
-    )
+    OF_FILES: ClassVar = {"columns": None}
+
     columns: tuple[str, ...] | None = Field(
         min_length=1,
         description="of a .csv file those that are observed; null: all but the ends of episodes",
@@ -220,16 +212,13 @@ class UserEnv(HostEnv):
         f"{COUNTED_STATES}; else nothing is counted, and there is no truth to compare with",
     )
 
-    @property
-    def name(self) -> str:
-        return super().name if self.path is None else PurePath(self.path).name
-
     def check(self) -> None:
-        together(self, "kind", "recording", "path")
-        if self.path is None:
-            super().check()
-        if self.kind == "pettingzoo":
-            raise ValueError(f"kind {self.kind}: allo walks alone; set kind: gymnasium")
+        super().check()
+        distinct("columns and ends of episodes", (*(self.columns or ()), EPISODE, *FLAGS))
+        if self.columns and not str(self.path).endswith(".csv"):
+            raise ValueError(
+                f"columns are of a .csv file, and path is {self.path}; set columns: null"
+            )
 
 
 class AlloUserEnvConfig(AlloConfig):

@@ -11,7 +11,7 @@ from quatrain.models.allo import held_out
 from quatrain.models.allo.collect import Dataset
 from quatrain.models.allo.config import AlloConfig
 from quatrain.models.allo.rules import GATED, HELD_OUT_GATED
-from quatrain.models.allo.train import State, dual_eigenvalues, held_out_pairs, init_state, tables
+from quatrain.models.allo.train import State, dual_eigenvalues, init_state, inputs_for, tables
 from quatrain.models.allo.truth import (
     Spectrum,
     Truth,
@@ -81,7 +81,7 @@ def evaluate(config: AlloConfig, state: State, dataset: Dataset, seed: int) -> E
 def _judged_by_pairs(
     config: AlloConfig, state: State, dataset: Dataset, seed: int
 ) -> tuple[dict[str, float], Outcomes]:
-    pairs = held_out_pairs(config, state, dataset, seed)
+    pairs = held_out.draw(config, dataset, inputs_for(config, state, dataset), seed)
     rng = np.random.default_rng(seed)
     start, later = held_out.features(config, state.params, pairs)
     untrained = init_state(config, dataset, seed).params

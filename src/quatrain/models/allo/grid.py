@@ -15,7 +15,7 @@ from quatrain.envs.grid.config import Env
 from quatrain.envs.grid.dynamics import AnyArray, Grid
 from quatrain.envs.grid.layouts import count_states
 from quatrain.errors import DatasetMismatch
-from quatrain.models.allo.collect import Encode
+from quatrain.models.allo.collect import Encode, Served
 from quatrain.models.allo.config import AlloConfig
 from quatrain.replay.episodes.trajectories import (
     Episodes,
@@ -166,14 +166,7 @@ def ask(dataset: Dataset, states: list[int]) -> Int32[np.ndarray, "questions 2"]
     return np.ascontiguousarray(np.asarray(dataset.coords)[states, ::-1], np.int32)
 
 
-def input_limits(config: AlloConfig, constants: Float[np.ndarray, "count 2"]) -> Any:
-    """Returns dtype, axes, least and most of what can be asked."""
-    return np.int32, (2,), 0, np.array(config.env.map.walls.shape) - 1
-
-
-def answering(
-    config: AlloConfig, constants: Float[np.ndarray, "count 2"], encode: Encode
-) -> Callable[[Int32[np.ndarray, "questions 2"]], dict[str, np.ndarray]]:
+def served(config: AlloConfig, constants: Float[np.ndarray, "count 2"], encode: Encode) -> Served:
     """Returns what looks cells up in a table of all states; it raises ValueError for a wall."""
     layout = config.env.map
     states = np.full(layout.walls.shape, -1, np.int32)
@@ -192,4 +185,4 @@ def answering(
             )
         return {"eigenvectors": table[state], "state": state}
 
-    return answer
+    return (np.int32, (2,), 0, np.array(layout.walls.shape) - 1), answer

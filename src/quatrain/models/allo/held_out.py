@@ -15,6 +15,7 @@ from jaxtyping import Float, Float64, Int
 from quatrain.models.allo import network
 from quatrain.models.allo.collect import Dataset
 from quatrain.models.allo.config import AlloConfig
+from quatrain.replay.episodes.lags import AnyArray
 from quatrain.replay.episodes.trajectories import sample
 
 PAIRS = 20_000
@@ -30,11 +31,11 @@ class Pairs(NamedTuple):
 
     states: Int[np.ndarray, " pair"]
     later_states: Int[np.ndarray, " pair"]
-    inputs: Float[np.ndarray, "both inputs"]
+    inputs: Float[AnyArray, "both inputs"]
 
 
 def draw(
-    config: AlloConfig, dataset: Dataset, inputs: Float[np.ndarray, "states inputs"], seed: int
+    config: AlloConfig, dataset: Dataset, inputs: Float[AnyArray, "states inputs"], seed: int
 ) -> Pairs:
     """Draws pairs of the held-out walks by the law of the training."""
     episodes = jax.tree.map(jnp.asarray, dataset.held_out)
@@ -45,7 +46,7 @@ def draw(
 
 def features(config: AlloConfig, params: network.Params, pairs: Pairs) -> tuple[Features, Features]:
     """Returns what each learner has at the states and at the later ones."""
-    both = np.asarray(network.of_learners(config, params, jnp.asarray(pairs.inputs)), np.float64)
+    both = np.asarray(network.of_learners(config, params, pairs.inputs), np.float64)
     return both[:, :PAIRS], both[:, PAIRS:]
 
 
@@ -62,23 +63,29 @@ def measure(start: Features, later: Features) -> Measured:
     Source: 'Variational cross-validation of slow dynamical modes' (2015), whose generalised matrix
     Rayleigh quotient is the sum of 1 − λ.
     """
-    size, d = start.shape[1:]
+    learners, size, d = start.shape
     gram = np.swapaxes(start, 1, 2) @ start / size
     change = later - start
     laplacian = np.swapaxes(change, 1, 2) @ change / (2 * size)
     squares, changes = (np.diagonal(each, axis1=1, axis2=2) for each in (gram, laplacian))
+    whitenings = [_whitening(each) for each in gram]
+    kept = [
+        white.shape[1] - np.trace(white.T @ each @ white)
+        for white, each in zip(whitenings, laplacian, strict=True)
+    ]
     measured: Measured = {
         "held_out_eigenvalue": changes / np.where(squares > 0, squares, 1),
         "held_out_orthogonality": np.abs(gram - np.eye(d)).max((1, 2)),
-        "autocorrelation": np.array([*map(_autocorrelation, gram, laplacian)]),
+        "autocorrelation": (np.array(kept) - 1) / max(d - 1, 1),
     }
-    if len(start) > 1:
-        bases = [
-            phi @ _whitening(each) / np.sqrt(size) for phi, each in zip(start, gram, strict=True)
-        ]
-        cosines = np.array([[_cosine(base, other, d) for other in bases] for base in bases])
-        others = ~np.eye(len(bases), dtype=bool)
-        measured["consistency"] = (cosines * others).sum(1) / others.sum(1)
+    if learners > 1:
+        bases = [phi @ white / np.sqrt(size) for phi, white in zip(start, whitenings, strict=True)]
+        cosines = np.zeros((learners, learners))
+        for pair in np.argwhere(~np.eye(learners, dtype=bool)):
+            first, other = (bases[learner] for learner in pair)
+            angles = np.linalg.svd(first.T @ other, compute_uv=False)
+            cosines[tuple(pair)] = angles[1:].sum() / max(d - 1, 1)
+        measured["consistency"] = cosines.sum(1) / (learners - 1)
     return measured
 
 
@@ -87,18 +94,3 @@ def _whitening(gram: Float64[np.ndarray, "d d"]) -> Float64[np.ndarray, "d rank"
     variances, directions = np.linalg.eigh(gram)
     kept = variances > DEPENDENT * max(variances[-1], np.finfo(float).tiny)
     return directions[:, kept] / np.sqrt(variances[kept])
-
-
-def _autocorrelation(
-    gram: Float64[np.ndarray, "d d"], laplacian: Float64[np.ndarray, "d d"]
-) -> float:
-    white = _whitening(gram)
-    kept = white.shape[1] - np.trace(white.T @ laplacian @ white)
-    return float((kept - 1) / max(len(gram) - 1, 1))
-
-
-def _cosine(
-    base: Float64[np.ndarray, "pair rank"], other: Float64[np.ndarray, "pair other_rank"], d: int
-) -> float:
-    cosines = np.linalg.svd(base.T @ other, compute_uv=False)
-    return float(cosines[1:].sum() / max(d - 1, 1))

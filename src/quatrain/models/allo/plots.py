@@ -245,10 +245,8 @@ def draw_kept(config: AlloConfig, history: History, scores: Mapping[str, float])
     """Draws what held-out pairs tell while learning, beside what has learned nothing."""
     named = {name: text for name, text in KEPT.items() if name in scores}
     levels = [Level(text, scores[name], color) for name, (text, color) in named.items()]
-    for name, text in HELD_OUT_LOWER.items():
-        levels.append(Level(text, scores[name], GREY))
-    if "untrained_consistency" in scores:
-        levels.append(Level("two untrained networks", scores["untrained_consistency"], GREY))
+    worthless = HELD_OUT_LOWER | {"untrained_consistency": "two untrained networks"}
+    levels += [Level(worthless[name], scores[name], GREY) for name in worthless if name in scores]
     lines = _lines(config, history, named)
     label = "share of what does not change"
     figure = learning_curve(lines, levels, 4, STEPS, label, ("While learning", "In the end"))

@@ -53,10 +53,8 @@ def load(config: AlloConfig, arrays: dict[str, np.ndarray]) -> Served:
         ValueError: the arrays are of another config; or, when asked, a cell is in a wall.
     """
     world = config.world
-    constants, encode = _encode(config, arrays)
-    answer = world.answering(config, constants, encode)
-    limits = Input(*world.input_limits(config, constants))
-    return Served({world.INPUT: limits}, lambda question: answer(question[world.INPUT]))
+    limits, answer = world.served(config, *_encode(config, arrays))
+    return Served({world.INPUT: Input(*limits)}, lambda question: answer(question[world.INPUT]))
 
 
 def encoder(

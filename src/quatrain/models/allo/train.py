@@ -256,7 +256,9 @@ def train(
     check(config, dataset)
     truth = known_truth(config, dataset)
     state = init_state(config, dataset, seed) if state is None else state
-    pairs = None if config.knows_truth else held_out_pairs(config, state, dataset, seed)
+    pairs = None
+    if not config.knows_truth:
+        pairs = held_out.draw(config, dataset, inputs_for(config, state, dataset), seed)
     data = lay_out(make_data(config, state, dataset), config.seeds, WHOLE)
     run = over_devices(partial(run_chunk, config, config.train.record_every), config.seeds)
     errors: list[float] = []
@@ -308,12 +310,6 @@ def comparison(
         "cosine_mean": cosines.mean(-1),
         "cosine_min": cosines.min(-1),
     }
-
-
-def held_out_pairs(config: AlloConfig, state: State, dataset: Dataset, seed: int) -> Pairs:
-    """Draws the held-out pairs that judge learners where no truth is certain to be known."""
-    inputs = config.world.inputs(config, dataset, np.asarray(state.input_constants[0]))
-    return held_out.draw(config, dataset, inputs, seed)
 
 
 def judgement(config: AlloConfig, state: State, pairs: Pairs) -> dict[str, np.ndarray]:

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Circle
 
 from quatrain.models.active_dynamics.collect import Dataset
-from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
+from quatrain.models.active_dynamics.config import RECORDED, ActiveDynamicsConfig
 from quatrain.models.active_dynamics.evaluate import FieldEstimate
 from quatrain.models.active_dynamics.state import (
     State,
@@ -22,7 +22,7 @@ from quatrain.statistics import median_interval
 
 # Number of dimensions that can be drawn as a map.
 PLANE = 2
-COLORS = {"active": RED, "random": GREY, "prbs": ORANGE, "step": BLUE}
+COLORS = {"active": RED, "random": GREY, "prbs": ORANGE, "step": BLUE, RECORDED: BLUE}
 # What the actions of an arm are, where its name does not say it.
 ACTIONS = {"active": "planned for information", "prbs": "a pseudo-random binary sequence"}
 DOTTED_LINE: dict[str, Any] = {"linewidth": 2, "marker": "o", "markersize": 3}

@@ -8,21 +8,21 @@ from typing import NamedTuple
 
 import numpy as np
 from gymnasium.spaces import Box
-from jaxtyping import Bool, Float32, Float64, Int64
+from jaxtyping import Bool, Float32, Float64
 
-from quatrain.envs.host.envs import HostEnvs, Transition, check_interface
+from quatrain.envs.host.config import EPISODE, FLAGS
+from quatrain.envs.host.envs import HostEnvs, Transition
 from quatrain.envs.host.spaces import Interface, SavedInterface, describe
 from quatrain.envs.host.user_code import make, user_code
 from quatrain.errors import DataError
-from quatrain.models.active_dynamics.config import ActiveDynamicsUserEnvConfig, UserEnv
-from quatrain.storage.recordings import EPISODE, FLAGS, OBSERVATIONS, Table, read_table
+from quatrain.models.active_dynamics.config import ACTIONS, UserEnv
+from quatrain.models.active_dynamics.config import ActiveDynamicsUserEnvConfig as Config
+from quatrain.storage.recordings import OBSERVATIONS, Table, read_table
 
 # Least transitions that something is learned from.
 FEWEST = 50
 # More observations than this are no measured states.
 MOST_STATES = 64
-# What a recording calls actions unless `env.actions` names columns.
-ACTIONS = ("actions",)
 # Least and most transitions that an action of warm-up and held-out transitions is held.
 HOLD = (1, 19)
 # Environments that they are played in.
@@ -31,6 +31,9 @@ NUM_ENVS = 2
 UNEVEN = 0.1
 # Share of rows in which no state changes evenly.
 MOSTLY = 0.95
+# A whole turn in radians and in degrees, and how near to it, relatively, a jump of an angle is.
+TURNS = {"2 pi": 2 * np.pi, "360": 360.0}
+WITHIN = 0.08
 
 
 class Runs(NamedTuple):
@@ -60,7 +63,7 @@ class Dataset(NamedTuple):
     dt: Float64[np.ndarray, ""]
 
 
-def collect(config: ActiveDynamicsUserEnvConfig, seed: int) -> Dataset:
+def collect(config: Config, seed: int) -> Dataset:
     """Plays random and binary actions, or reads a recording.
 
     Raises:
@@ -74,17 +77,6 @@ def collect(config: ActiveDynamicsUserEnvConfig, seed: int) -> Dataset:
     train, interface = play(config, config.collect.warmup, int(env_seed))
     held_out, _ = play(config, config.collect.held_out_transitions, int(held_out_seed))
     return Dataset(train, held_out, interface.saved, dt)
-
-
-def check(config: ActiveDynamicsUserEnvConfig, dataset: Dataset) -> None:
-    """Raises unless the dataset can be of the config's environment; a recording is none.
-
-    Raises:
-        DatasetMismatch: an environment has other spaces.
-        DataError: an environment cannot be made.
-    """
-    if not config.env.is_recorded:
-        check_interface(config.env, dataset.interface)
 
 
 # Environments.
@@ -104,12 +96,8 @@ def time_step(env: UserEnv) -> float:
     return float(dt)
 
 
-def checked(env: UserEnv, interface: Interface) -> Interface:
-    """Returns the interface, with actions within `env.action_bound`.
-
-    Raises:
-        DataError: actions are no vectors of real numbers, or observations no states.
-    """
+def check_spaces(env: UserEnv, interface: Interface) -> None:
+    """Raises DataError if actions are no vectors of real numbers, or observations no states."""
     if interface.action_counts or interface.has_integers:
         raise DataError(
             f"env {env.name}: actions are not continuous, so no effect B(x) a of theirs can be "
@@ -120,31 +108,29 @@ def checked(env: UserEnv, interface: Interface) -> Interface:
             f"env {env.name}: an observation has {interface.observation_size} numbers, such as an "
             f"image; active_dynamics takes at most {MOST_STATES} measured states"
         )
+
+
+def to_actions(
+    env: UserEnv, interface: Interface, scaled: np.ndarray
+) -> Float32[np.ndarray, "... action"]:
+    """Returns actions of -1..1 in the units of the environment, within `env.action_bound`."""
     bound = env.action_bound or np.inf
-    low, high = (
-        tuple(np.clip(side, -bound, bound).tolist())
-        for side in (interface.action_low, interface.action_high)
-    )
-    return interface._replace(action_low=low, action_high=high)
-
-
-def to_actions(interface: Interface, scaled: np.ndarray) -> Float32[np.ndarray, "... action"]:
-    """Returns actions of -1..1 in the units of the environment."""
-    low, high = np.array(interface.action_low), np.array(interface.action_high)
+    low, high = np.clip([interface.action_low, interface.action_high], -bound, bound)
     return (low + (np.clip(scaled, -1, 1) + 1) / 2 * (high - low)).astype(np.float32)
 
 
-def play(config: ActiveDynamicsUserEnvConfig, count: int, seed: int) -> tuple[Runs, Interface]:
+def play(config: Config, count: int, seed: int) -> tuple[Runs, Interface]:
     """Plays so many transitions of uniform actions that are held for random times."""
-    draws = np.random.default_rng(seed)
+    env, draws = config.env, np.random.default_rng(seed)
     times = -(-count // NUM_ENVS)
-    with closing(HostEnvs(config.env, NUM_ENVS, seed)) as envs:
-        interface = checked(config.env, envs.interface)
+    with closing(HostEnvs(env, NUM_ENVS, seed)) as envs:
+        interface = envs.interface
+        check_spaces(env, interface)
         levels = draws.uniform(-1, 1, (NUM_ENVS, times, len(interface.action_low)))
         holds = draws.integers(HOLD[0], HOLD[1] + 1, (NUM_ENVS, times))
         rows = [np.repeat(*each, 0)[:times] for each in zip(levels, holds, strict=True)]
         scaled = np.stack(rows, 1)[:, :, None]
-        turns = [envs.step(to_actions(interface, actions)) for actions in scaled]
+        turns = [envs.step(to_actions(env, interface, actions)) for actions in scaled]
     ends = np.stack([turn.terminated | turn.truncated for turn in turns], 1)
     ends[:, -1] = True
     obs, actions, next_obs = map(np.concatenate, columns_of(turns))
@@ -162,7 +148,7 @@ def columns_of(turns: Sequence[Transition]) -> list[Float32[np.ndarray, "env tim
 # Recordings.
 
 
-def _recorded(config: ActiveDynamicsUserEnvConfig) -> Dataset:
+def _recorded(config: Config) -> Dataset:
     env = config.env
     pattern = Path(str(env.path))
     files = sorted(map(str, pattern.parent.glob(pattern.name))) or [str(pattern)]
@@ -189,67 +175,69 @@ def _read(env: UserEnv, file: str) -> tuple[Runs, float]:
     """Returns the runs of a file, and their time step: the actions of a row lead to the next."""
     table = read_table(file)
     actions = np.concatenate([table.rows(name) for name in env.actions or ACTIONS], 1)
-    obs = np.concatenate(_states(env, table), 1)
-    if len(actions) != len(obs):
-        raise DataError(
-            f"{file}: {len(actions)} rows of actions, {len(obs)} of states; give both one a row, "
-            "also in the last row of a run, whose actions are not used"
-        )
-    is_last = table.last_rows(len(obs), env.run or EPISODE)
+    is_last = table.last_rows(len(actions), env.run or EPISODE)
+    states = [_state(env, table, name, is_last) for name in _states(env, table)]
+    y, a = (column.astype(np.float32) for column in (np.concatenate(states, 1), actions))
     rows = np.flatnonzero(~is_last)
-    y, acted = obs.astype(np.float32), actions.astype(np.float32)
-    runs = Runs(y[rows], acted[rows], y[rows + 1], is_last[rows + 1])
-    return runs, env.dt or _even_step(env, table, rows)
+    runs = Runs(y[rows], a[rows], y[rows + 1], is_last[rows + 1])
+    return runs, env.dt or _even_step(env, table, is_last)
 
 
-def _states(env: UserEnv, table: Table) -> list[Float64[np.ndarray, "row number"]]:
-    """Returns columns of states, angles as cosine and sine.
+def _states(env: UserEnv, table: Table) -> Sequence[str]:
+    """Returns the names of the states."""
+    others = {*env.actions, *ACTIONS, *FLAGS, EPISODE, env.time, env.run}
+    columns = [name for name in table.arrays if name not in others]
+    names = env.states or ((OBSERVATIONS,) if OBSERVATIONS in columns else (*columns,))
+    for angle in env.angles:
+        if angle not in names:
+            raise DataError(f"{table.path}: angle {angle!r} is no state; these are {names}")
+    return names or (OBSERVATIONS,)
+
+
+def _state(
+    env: UserEnv, table: Table, name: str, is_last: Bool[np.ndarray, " row"]
+) -> Float64[np.ndarray, "row number"]:
+    """Returns the numbers of a state, of an angle cosine and sine.
 
     Raises:
-        DataError: there is none, or one that is no state, or is an angle that is not listed as one.
+        DataError: it is no state, an angle that is not listed, or one in degrees.
     """
-    others = {*env.actions, *ACTIONS, *FLAGS, EPISODE, env.time, env.run}
-    names = env.states or ((OBSERVATIONS,) if OBSERVATIONS in table.arrays else ())
-    names = names or tuple(name for name in table.arrays if name not in others)
-    for name in env.angles:
-        if name not in names:
-            raise DataError(f"{table.path}: angle {name!r} is no state; these are {names}")
-    parts = []
-    for name in names or (OBSERVATIONS,):
-        values = table.rows(name)
-        if name in env.angles:
-            parts += [np.cos(values), np.sin(values)]
-        else:
-            _check_state(table, name, values)
-            parts.append(values)
-    return parts
-
-
-def _check_state(table: Table, name: str, values: Float64[np.ndarray, "row number"]) -> None:
-    steps = np.diff(values, axis=0)
-    typical = np.median(steps, 0)
-    if (np.isclose(steps, typical, rtol=UNEVEN, atol=0).mean(0) > MOSTLY).any():
+    values = table.rows(name, len(is_last))
+    if name in env.angles:
+        least, most = values.min(), values.max()
+        if any(0 <= least - low < 36 and 324 < most - low <= 360 for low in (-180, 0)):
+            raise DataError(
+                f"{table.path}: angle {name} goes from {least:g} to {most:g}, as degrees do; write "
+                "it in radians"
+            )
+        return np.concatenate([np.cos(values), np.sin(values)], 1)
+    rows = np.flatnonzero(~is_last)
+    steps = np.diff(values, axis=0)[rows]
+    if (np.isclose(steps, np.median(steps, 0), rtol=UNEVEN, atol=0).mean(0) > MOSTLY).any():
         raise DataError(
             f"{table.path}: {name} changes evenly in almost each row, as time or the number of a "
             "run does; name it in active_dynamics.env.time or run, or list the states"
         )
-    jumps = (np.abs(np.abs(steps) - 2 * np.pi) < 0.5) & (np.ptp(values, 0) < 2 * np.pi + 0.5)
-    if jumps.any():
-        place = table.place(int(jumps.any(1).argmax()) + 1)
-        raise DataError(
-            f"{table.path}: {name} jumps by about 2 pi at row {place}: an angle; list it in "
-            "active_dynamics.env.angles"
-        )
+    for text, turn in TURNS.items():
+        is_turn = np.abs(np.abs(steps) - turn) < turn * WITHIN
+        jumps = (is_turn & (np.ptp(values, 0) < turn * (1 + WITHIN))).any(1)
+        if jumps.any():
+            raise DataError(
+                f"{table.path}: {name} jumps by about {text} at row "
+                f"{table.place(int(rows[jumps][0]) + 1)}: an angle; list it in "
+                "active_dynamics.env.angles, in radians"
+            )
+    return values
 
 
-def _even_step(env: UserEnv, table: Table, rows: Int64[np.ndarray, " transition"]) -> float:
+def _even_step(env: UserEnv, table: Table, is_last: Bool[np.ndarray, " row"]) -> float:
     if env.time is None:
         raise DataError(
             f"{table.path}: nothing tells its time step; set active_dynamics.env.dt or time"
         )
-    times = table.rows(env.time)[:, 0]
-    steps = times[rows + 1] - times[rows]
-    step = float(np.median(steps)) if len(steps) else 1.0
+    rows = np.flatnonzero(~is_last)
+    steps = np.diff(table.rows(env.time, len(is_last))[:, 0])[rows]
+    step = float(np.median(steps))
     uneven = np.abs(steps - step) > UNEVEN * abs(step)
     if step <= 0 or uneven.any():
         place = int(uneven.argmax())

@@ -5,11 +5,12 @@ from collections.abc import Mapping
 import numpy as np
 from matplotlib.figure import Figure
 
-from quatrain.models.active_dynamics.config import RECORDED, ActiveDynamicsUserEnvConfig
-from quatrain.models.active_dynamics.figures.study import COLORS, explain_arms
+from quatrain.models.active_dynamics.config import ActiveDynamicsUserEnvConfig as Config
+from quatrain.models.active_dynamics.figures.study import COLORS, TRANSITIONS, explain_arms
+from quatrain.models.active_dynamics.rules import REFERENCES
 from quatrain.models.active_dynamics.user_env.data import Dataset
 from quatrain.models.active_dynamics.user_env.scores import Outcome
-from quatrain.plots import BLACK, BLUE, GREY, Level, Line, Picture, caption, curve, in_order
+from quatrain.plots import BLACK, GREY, Level, Line, Picture, caption, curve, in_order
 from quatrain.plots import learning_curve as draw_learning_curve
 from quatrain.progress import Evaluation, History
 
@@ -19,28 +20,20 @@ CAPTIONS = {
     "learning_curve": "What do more transitions tell? Surprise at held-out transitions while "
     "learning, and that of simple predictions.",
 }
-REFERENCES = {"constant_velocity": "constant velocity", "linear_model": "linear model"}
 # States that are drawn, at most.
 PANELS = 6
 
 
 def draw(
-    config: ActiveDynamicsUserEnvConfig, dataset: Dataset, history: History, evaluation: Evaluation
+    config: Config, dataset: Dataset, history: History, evaluation: Evaluation
 ) -> dict[str, Picture]:
     """Draws the figures of a user's system; paths are those of the first seed of each arm."""
-    outcome: Outcome = evaluation.outcomes
-    pictures: dict[str, Picture] = {
-        "prediction": _prediction(config, float(dataset.dt), outcome),
-        "learning_curve": _learning_curve(config, history, evaluation.scores),
-    }
-    return in_order(pictures, CAPTIONS)
+    prediction = _prediction(config, float(dataset.dt), evaluation.outcomes)
+    learning = _learning_curve(config, history, evaluation.scores)
+    return in_order({"prediction": prediction, "learning_curve": learning}, CAPTIONS)
 
 
-def _color(arm: str) -> str:
-    return BLUE if arm == RECORDED else COLORS[arm]
-
-
-def _prediction(config: ActiveDynamicsUserEnvConfig, dt: float, outcome: Outcome) -> Figure:
+def _prediction(config: Config, dt: float, outcome: Outcome) -> Figure:
     shown = min(PANELS, outcome.measured.shape[1])
     figure = Figure(figsize=(9, 1.7 * shown + 0.8), layout="constrained")
     panels = figure.subplots(shown, 1, sharex=True, squeeze=False)[:, 0]
@@ -49,7 +42,7 @@ def _prediction(config: ActiveDynamicsUserEnvConfig, dt: float, outcome: Outcome
         axes.plot(times, outcome.measured[:, place], color=BLACK, linewidth=2, label="measured")
         for arm, path in zip(config.arms, outcome.predicted[:: config.seeds], strict=True):
             label = f"predicted, {arm}"
-            axes.plot(times, path[:, place], "--", color=_color(arm), linewidth=1.5, label=label)
+            axes.plot(times, path[:, place], "--", color=COLORS[arm], linewidth=1.5, label=label)
         axes.set_ylabel(f"state {place}")
         low, high = outcome.measured[:, place].min(), outcome.measured[:, place].max()
         margin = 0.5 * (high - low) + 1e-6
@@ -57,25 +50,20 @@ def _prediction(config: ActiveDynamicsUserEnvConfig, dt: float, outcome: Outcome
         axes.grid(alpha=0.25)
     panels[-1].set_xlabel("time")
     panels[0].legend(loc="upper left", bbox_to_anchor=(1, 1))
-    caption(
-        figure, "States in standard deviations of the first transitions.", explain_arms(config.arms)
-    )
+    unit = "States in standard deviations of the first transitions."
+    caption(figure, unit, explain_arms(config.arms))
     return figure
 
 
-def _learning_curve(
-    config: ActiveDynamicsUserEnvConfig, history: History, scores: Mapping[str, float]
-) -> Figure:
+def _learning_curve(config: Config, history: History, scores: Mapping[str, float]) -> Figure:
     lines = [
-        Line(curve(history, f"monitor/held_out_nll.{arm}", config.seeds), _color(arm), arm)
+        Line(curve(history, f"monitor/held_out_nll.{arm}", config.seeds), COLORS[arm], arm)
         for arm in config.arms
     ]
     levels = [
         Level(words, scores[f"innovation_nll_{name}"], GREY) for name, words in REFERENCES.items()
     ]
-    levels += [Level(arm, scores[f"innovation_nll.{arm}"], _color(arm)) for arm in config.arms]
-    figure = draw_learning_curve(
-        lines, levels, 1, "transitions, warm-up included", "surprise, nats per state"
-    )
+    levels += [Level(arm, scores[f"innovation_nll.{arm}"], COLORS[arm]) for arm in config.arms]
+    figure = draw_learning_curve(lines, levels, 1, TRANSITIONS, "surprise, nats per state")
     caption(figure, explain_arms(config.arms))
     return figure

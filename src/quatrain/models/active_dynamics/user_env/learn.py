@@ -20,13 +20,15 @@ from quatrain.envs.vector_field import policies
 from quatrain.envs.vector_field.policies import PolicyState, init_policy_state
 from quatrain.frameworks.torch import generator_from_seed, generator_from_state, single_threaded
 from quatrain.models.active_dynamics import planner
-from quatrain.models.active_dynamics.config import ActiveDynamicsUserEnvConfig
+from quatrain.models.active_dynamics.config import ActiveDynamicsUserEnvConfig as Config
 from quatrain.models.active_dynamics.planner import Plan
+from quatrain.models.active_dynamics.state import by_arm
 from quatrain.models.active_dynamics.user_env import data, regression
 from quatrain.models.active_dynamics.user_env.regression import Learner, Transitions
-from quatrain.progress import Progress, TrainingDiverged, by_seed
+from quatrain.progress import Progress, TrainingDiverged
 
 HEADLINE = ("monitor/held_out_nll", "innovation_nll")
+
 Metrics = dict[str, np.ndarray]
 
 
@@ -51,7 +53,7 @@ class State(NamedTuple):
 class System(NamedTuple):
     """Holds what transitions come from: environments of all learners, or recorded runs (None)."""
 
-    config: ActiveDynamicsUserEnvConfig
+    config: Config
     train: Transitions
     held_out: Transitions
     dt: float
@@ -60,11 +62,8 @@ class System(NamedTuple):
 
 
 @contextmanager
-def opened(
-    config: ActiveDynamicsUserEnvConfig, dataset: data.Dataset, state: State
-) -> Iterator[System]:
+def opened(config: Config, dataset: data.Dataset, state: State) -> Iterator[System]:
     """Makes the environments, which go on with the episodes of the state, and closes them."""
-    interface = data.checked(config.env, dataset.interface.restored)
     with ExitStack() as stack:
         envs = None
         if state.environment is not None:
@@ -72,7 +71,7 @@ def opened(
             stack.enter_context(closing(envs))
             envs.restore(EnvStates(*(part.numpy(force=True) for part in state.environment)))
         parts = (to_tensors(dataset.train), to_tensors(dataset.held_out))
-        yield System(config, *parts, float(dataset.dt), interface, envs)
+        yield System(config, *parts, float(dataset.dt), dataset.interface.restored, envs)
 
 
 def to_tensors(runs: data.Runs) -> Transitions:
@@ -81,7 +80,7 @@ def to_tensors(runs: data.Runs) -> Transitions:
     return Transitions(y.double(), actions.double(), next_y.double())
 
 
-def recorded_until(config: ActiveDynamicsUserEnvConfig, count: int, transitions: int) -> int:
+def recorded_until(config: Config, count: int, transitions: int) -> int:
     """Returns how many of `count` recorded ones belong to `transitions` of the training."""
     warmup = config.collect.warmup
     first = min(warmup, count // 2)
@@ -89,14 +88,14 @@ def recorded_until(config: ActiveDynamicsUserEnvConfig, count: int, transitions:
     return first + round(share * (count - first))
 
 
-def checkpoint_steps(config: ActiveDynamicsUserEnvConfig) -> set[int]:
+def checkpoint_steps(config: Config) -> set[int]:
     """Returns the ends of blocks at which features are chosen anew, evenly in log."""
     last, block = config.train.transitions, config.train.planner.replan_every
     steps = np.geomspace(config.collect.warmup, last, config.train.checkpoints)
     return {int(step) // block * block for step in steps} | {last}
 
 
-def init_state(config: ActiveDynamicsUserEnvConfig, dataset: data.Dataset, seed: int) -> State:
+def init_state(config: Config, dataset: data.Dataset, seed: int) -> State:
     """Returns the state after the warm-up.
 
     Raises:
@@ -128,7 +127,7 @@ def init_state(config: ActiveDynamicsUserEnvConfig, dataset: data.Dataset, seed:
 
 
 def train(
-    config: ActiveDynamicsUserEnvConfig, dataset: data.Dataset, seed: int, state: State | None
+    config: Config, dataset: data.Dataset, seed: int, state: State | None
 ) -> Iterator[Progress]:
     """Trains for `train.transitions`; yields once per `train.record_every`.
 
@@ -144,9 +143,7 @@ def train(
             yield Progress(int(state.transitions), state, metrics)
 
 
-def update(
-    config: ActiveDynamicsUserEnvConfig, dataset: data.Dataset, state: State
-) -> tuple[State, Metrics]:
+def update(config: Config, dataset: data.Dataset, state: State) -> tuple[State, Metrics]:
     """Returns the state after one block, and its metrics."""
     with opened(config, dataset, state) as system:
         return advance_by(system, state, config.train.planner.replan_every)
@@ -163,67 +160,57 @@ def advance_by(system: System, state: State, transitions: int) -> tuple[State, M
     surprises = []
     try:
         for _ in range(transitions // system.config.train.planner.replan_every):
-            state, surprise = advance(system, state)
-            surprises.append(surprise)
+            state, nats = advance(system, state)
+            surprises.append(nats)
         nll = torch.stack(surprises).nanmean(0)
     except torch.linalg.LinAlgError:
         nll = torch.full((system.config.learners,), torch.inf)
     unseen = (regression.surprise(each.model, system.held_out, system.dt) for each in state.params)
-    held_out = torch.stack([surprise.nll.mean() for surprise in unseen])
+    held_out = torch.stack([nats.mean() for nats, _ in unseen])
     if nll.isinf().any() or not held_out.isfinite().all():
         raise TrainingDiverged(
             f"active_dynamics stopped at transition {int(state.transitions)}: "
             "innovation_nll is not finite; lower active_dynamics.network.features"
         )
     columns = {"innovation_nll": nll.nan_to_num(0), "monitor/held_out_nll": held_out}
-    return state, by_seed(_by_arm(system.config, columns))
-
-
-def _by_arm(config: ActiveDynamicsUserEnvConfig, columns: dict[str, Tensor]) -> Metrics:
-    """Returns `NAME.ARM` of each arm, and `NAME` of all."""
-    named = {}
-    for name, value in columns.items():
-        by_arm = value.numpy(force=True).reshape(len(config.arms), -1)
-        named[name] = by_arm.mean(0)[None]
-        for arm, seeds in zip(config.arms, by_arm, strict=True):
-            named[f"{name}.{arm}"] = seeds[None]
-    return named
+    return state, by_arm(system.config.arms, columns)
 
 
 def advance(system: System, state: State) -> tuple[State, Float64[Tensor, " learner"]]:
     """Returns the state after one block, and how surprising it was to each learner: NaN where a
     recording has no transition for it.
     """
-    config, before = system.config, state.transitions
-    if system.envs is None:
-        state = state._replace(transitions=before + config.train.planner.replan_every)
-        times, count = (before, state.transitions), len(system.train.y)
-        rows = slice(*(recorded_until(config, count, int(time)) for time in times))
-        blocks = [Transitions(*(column[rows] for column in system.train))] * config.learners
-    else:
-        state, blocks = _played(system, system.envs, state)
+    config, before = system.config, replay_until(system, state).y.shape[1]
+    state = (
+        _played(system, system.envs, state)
+        if system.envs
+        else state._replace(transitions=state.transitions + config.train.planner.replan_every)
+    )
+    is_checkpoint = int(state.transitions) in checkpoint_steps(config)
+    unplanned = config.collect.warmup if system.envs else None
     learners, surprises = [], []
-    for place, (learner, block) in enumerate(zip(state.params, blocks, strict=True)):
-        surprises.append(regression.surprise(learner.model, block, system.dt).nll.mean())
+    for place, columns in enumerate(zip(*replay_until(system, state), strict=True)):
+        batch, learner = Transitions(*columns), state.params[place]
+        block = Transitions(*(column[before:] for column in columns))
+        surprises.append(regression.surprise(learner.model, block, system.dt)[0].mean())
         learner = regression.observe(learner, block, system.dt)
-        if int(state.transitions) in checkpoint_steps(config):
-            unplanned = None if system.envs is None else config.collect.warmup
-            batch, seed = transitions_of(system, state, place), place % config.seeds
-            learner = regression.refit(learner, batch, system.dt, seed, unplanned)
+        if is_checkpoint:
+            learner = regression.refit(learner, batch, system.dt, place % config.seeds, unplanned)
         learners.append(learner)
     return state._replace(params=tuple(learners)), torch.stack(surprises)
 
 
-def transitions_of(system: System, state: State, learner: int) -> Transitions:
-    """Returns all that a learner has learned from."""
-    count = int(state.transitions)
-    if state.replay is not None:
-        return Transitions(*(column[learner, :count] for column in state.replay))
-    count = recorded_until(system.config, len(system.train.y), count)
-    return Transitions(*(column[:count] for column in system.train))
+def replay_until(system: System, state: State) -> Transitions:
+    """Returns all that each learner has learned from, (learner, time, ...)."""
+    config, count = system.config, int(state.transitions)
+    columns = state.replay
+    if columns is None:
+        count = recorded_until(config, len(system.train.y), count)
+        columns = Transitions(*(each.expand(config.learners, -1, -1) for each in system.train))
+    return Transitions(*(column[:, :count] for column in columns))
 
 
-def _played(system: System, envs: HostEnvs, state: State) -> tuple[State, list[Transitions]]:
+def _played(system: System, envs: HostEnvs, state: State) -> State:
     """Plays a block in all environments, and keeps its transitions."""
     config = system.config
     rng = generator_from_state(state.generator)
@@ -239,15 +226,12 @@ def _played(system: System, envs: HostEnvs, state: State) -> tuple[State, list[T
         if "active" in actions:
             actions["active"] = planner.decision(config.train.planner, plan, age)
         scaled = torch.cat(list(actions.values())).numpy(force=True)[:, None]
-        turns.append(envs.step(data.to_actions(system.interface, scaled)))
-    columns = (torch.tensor(column, device=rng.device) for column in data.columns_of(turns))
-    blocks = Transitions(*(column.double() for column in columns))
+        turns.append(envs.step(data.to_actions(config.env, system.interface, scaled)))
     assert state.replay is not None
     replay = Transitions(*(column.clone() for column in state.replay))
-    rows = slice(int(state.transitions), int(state.transitions) + len(turns))
-    for kept, block in zip(replay, blocks, strict=True):
-        kept[:, rows] = block
-    state = state._replace(
+    for column, block in zip(replay, data.columns_of(turns), strict=True):
+        column[:, state.transitions : state.transitions + len(turns)] = torch.tensor(block)
+    return state._replace(
         environment=tuple(map(torch.tensor, envs.states)),
         policy_states=policy_states,
         plan=plan,
@@ -255,7 +239,6 @@ def _played(system: System, envs: HostEnvs, state: State) -> tuple[State, list[T
         replay=replay,
         transitions=state.transitions + len(turns),
     )
-    return state, [Transitions(*of_learner) for of_learner in zip(*blocks, strict=True)]
 
 
 def _planned(system: System, envs: HostEnvs, state: State, rng: torch.Generator) -> Plan:

@@ -24,7 +24,7 @@ from torch.quasirandom import SobolEngine
 
 from quatrain.errors import DataError
 from quatrain.models.active_dynamics.acquisition import WORST
-from quatrain.models.active_dynamics.config import ActiveDynamicsUserEnvConfig
+from quatrain.models.active_dynamics.config import ActiveDynamicsUserEnvConfig as Config
 from quatrain.models.active_dynamics.losses import LOG_2PI
 
 # Lengths of the kernel in standard deviations of the states, and τ.
@@ -99,23 +99,9 @@ class Model(NamedTuple):
 
 def empty_model(d: int, actions: int, features: int, columns: int) -> Model:
     """Returns a model of zeros."""
-
-    def zeros(*shape: int) -> Tensor:
-        return torch.zeros(shape, dtype=torch.float64)
-
-    return Model(
-        center=zeros(d),
-        scale=zeros(d),
-        speed=zeros(d) + 1,
-        bound=zeros(actions),
-        control=zeros(d, actions),
-        frequency=zeros(features, d),
-        phase=zeros(features),
-        weight=zeros(columns, d),
-        covariance=zeros(columns, columns),
-        noise=zeros(d),
-        noise_error=zeros(),
-    )
+    scales = ((d,), (d,), (d,), (actions,), (d, actions))
+    learned = ((features, d), (features,), (columns, d), (columns, columns), (d,), ())
+    return Model(*(torch.zeros(shape, dtype=torch.float64) for shape in scales + learned))
 
 
 class Learner(NamedTuple):
@@ -126,17 +112,7 @@ class Learner(NamedTuple):
     moment: Float64[Tensor, "column d"]
 
 
-class Surprise(NamedTuple):
-    """Holds how far transitions are from their predictions.
-
-    nll: nats per dimension of v. standardized: N(0, I) if the model is right.
-    """
-
-    nll: Float64[Tensor, "*batch"]
-    standardized: Float64[Tensor, "*batch d"]
-
-
-def begin(config: ActiveDynamicsUserEnvConfig, batch: Transitions, dt: float, seed: int) -> Learner:
+def begin(config: Config, batch: Transitions, dt: float, seed: int) -> Learner:
     """Returns what the warm-up teaches, which sets the scales of states and velocities.
 
     seed: of the features.
@@ -155,7 +131,10 @@ def begin(config: ActiveDynamicsUserEnvConfig, batch: Transitions, dt: float, se
     features = config.network.features
     columns = features * (1 + size if effect is None else 1)
     model = empty_model(d, size, features, columns)._replace(
-        center=batch.y.mean(0), scale=1 / batch.y.std(0), bound=batch.actions.abs().amax(0)
+        center=batch.y.mean(0),
+        scale=1 / batch.y.std(0),
+        speed=torch.ones(d, dtype=torch.float64),
+        bound=batch.actions.abs().amax(0),
     )
     speed = model.scaled_velocity(batch, dt).square().mean(0).sqrt().clamp(min=LEAST_DEVIATION)
     model = model._replace(speed=speed)
@@ -193,18 +172,16 @@ def refit(
     unit_frequency, phase = draw_features(d, count, seed)
     v = learner.model.scaled_velocity(batch, dt) - batch.actions @ learner.model.control.mT
     z = learner.model.state(batch.y)
-    best, greatest = None, -torch.inf
+    greatest = -torch.inf
     for length in LENGTHS:
         model = learner.model._replace(frequency=unit_frequency / length, phase=phase)
-        features = model.features(z, batch.actions)
-        gram, moment = features.mT @ features, features.mT @ v
+        psi = model.features(z, batch.actions)
+        gram, moment = psi.mT @ psi, psi.mT @ v
         for prior in PRIORS:
             precision = gram + torch.eye(len(gram), dtype=gram.dtype) / prior
             evidence = _log_evidence(precision, moment, v, prior)
             if evidence > greatest:
-                best, greatest = (Learner(model, precision, moment), features, prior), evidence
-    assert best is not None
-    fitted, features, prior = best
+                fitted, features, greatest = Learner(model, precision, moment), psi, evidence
     squares = _squares(fitted, features[:unplanned], v[:unplanned])
     noise = squares.mean(0).clamp(min=LEAST_NOISE**2)
     parts = torch.stack([part.mean() for part in (squares / noise).tensor_split(FOLDS)])
@@ -242,34 +219,30 @@ def _squares(
 
 def _solved(learner: Learner) -> Learner:
     root = torch.linalg.cholesky(learner.precision)
-    return learner._replace(
-        model=learner.model._replace(
-            weight=torch.cholesky_solve(learner.moment, root),
-            covariance=torch.cholesky_inverse(root),
-        )
-    )
+    weight, covariance = torch.cholesky_solve(learner.moment, root), torch.cholesky_inverse(root)
+    return learner._replace(model=learner.model._replace(weight=weight, covariance=covariance))
 
 
 def observe(learner: Learner, batch: Transitions, dt: float) -> Learner:
     """Returns the learner after some more transitions; scales, length, τ and noise stay."""
-    model = learner.model
+    model, precision, moment = learner
     features = model.features(model.state(batch.y), batch.actions)
     v = model.scaled_velocity(batch, dt) - batch.actions @ model.control.mT
-    return _solved(
-        learner._replace(
-            precision=learner.precision + features.mT @ features,
-            moment=learner.moment + features.mT @ v,
-        )
-    )
+    return _solved(Learner(model, precision + features.mT @ features, moment + features.mT @ v))
 
 
-def surprise(model: Model, batch: Transitions, dt: float) -> Surprise:
+def surprise(
+    model: Model, batch: Transitions, dt: float
+) -> tuple[Float64[Tensor, "*batch"], Float64[Tensor, "*batch d"]]:
+    """Computes how far transitions are from their predictions: in nats per dimension of v, and in
+    standard deviations, N(0, I) if the model is right.
+    """
     features = model.features(model.state(batch.y), batch.actions)
     variance = model.variance(features) + model.noise
     error = model.scaled_velocity(batch, dt) - model.mean(features, batch.actions)
     standardized = error / variance.sqrt()
     nll = (standardized.square() + variance.log() + LOG_2PI).mean(-1) / 2
-    return Surprise(nll, standardized)
+    return nll, standardized
 
 
 def information(
@@ -288,13 +261,12 @@ def information(
     z = model.state(y).expand(len(paths), -1)
     rows, farthest = [], z.new_zeros(len(z))
     for action in paths.unbind(1):
-        for step in range(hold):
+        for _ in range(hold):
             features = model.features(z, action)
-            if step == 0:
-                rows.append(features)
+            rows.append(features)
             z = z + dt * model.speed * model.mean(features, action)
             farthest = torch.maximum(farthest, z.abs().amax(1))
-    design = torch.stack(rows, 1)
+    design = torch.stack(rows[::hold], 1)
     gained = design @ model.covariance @ design.mT
     identity = torch.eye(gained.shape[-1], dtype=gained.dtype)
     nats = torch.linalg.slogdet(identity + gained).logabsdet / 2

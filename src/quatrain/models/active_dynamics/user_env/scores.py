@@ -10,7 +10,7 @@ from torch import Tensor
 
 from quatrain.envs.host.user_code import imported, user_code
 from quatrain.errors import DataError
-from quatrain.models.active_dynamics.config import ActiveDynamicsUserEnvConfig
+from quatrain.models.active_dynamics.config import ActiveDynamicsUserEnvConfig as Config
 from quatrain.models.active_dynamics.losses import LOG_2PI
 from quatrain.models.active_dynamics.user_env import regression
 from quatrain.models.active_dynamics.user_env.data import Dataset, Runs
@@ -37,7 +37,7 @@ class Outcome(NamedTuple):
 
 
 @torch.no_grad()
-def evaluate(config: ActiveDynamicsUserEnvConfig, state: State, dataset: Dataset) -> Evaluation:
+def evaluate(config: Config, state: State, dataset: Dataset) -> Evaluation:
     """Computes medians over the seeds of each arm, and scores of references.
 
     innovation_nll.ARM: nats per dimension of held-out velocities, scaled to 1. nis.ARM: mean square
@@ -64,22 +64,22 @@ def evaluate(config: ActiveDynamicsUserEnvConfig, state: State, dataset: Dataset
 
 
 def learner_scores(
-    config: ActiveDynamicsUserEnvConfig, model: Model, dataset: Dataset, paths: Paths
+    config: Config, model: Model, dataset: Dataset, paths: Paths
 ) -> dict[str, float]:
     held_out, dt = to_tensors(dataset.held_out), float(dataset.dt)
-    surprise = regression.surprise(model, held_out, dt)
-    squares = surprise.standardized.square().mean(1)
+    nll, standardized = regression.surprise(model, held_out, dt)
+    squares = standardized.square().mean(1)
     segments = torch.stack([part.mean() for part in squares.split(SEGMENT)])
     nis = float(squares.mean())
     error = segments.std() / len(segments) ** 0.5 / nis
     half = float(QUANTILE * nis * (error.square() + model.noise_error.square()).sqrt())
     path = follow(model, held_out, paths, dt, predict_of(model))
     scores = {
-        "innovation_nll": float(surprise.nll.mean()),
+        "innovation_nll": float(nll.mean()),
         "nis": nis,
         "nis_low": nis - half,
         "nis_high": nis + half,
-        "coverage_90": float((surprise.standardized.abs() < QUANTILE_90).double().mean()),
+        "coverage_90": float((standardized.abs() < QUANTILE_90).double().mean()),
         "prediction_r2": prediction_r2(model, held_out, paths, path[:, -1] - path[:, 0]),
     }
     if config.env.true_field is not None:
@@ -111,8 +111,7 @@ def reference_scores(model: Model, dataset: Dataset, paths: Paths) -> dict[str, 
     ):
         noise = errors.square().mean(0).clamp(min=regression.LEAST_NOISE**2)
         scores[f"innovation_nll_{name}"] = float((1 + noise.log() + LOG_2PI).mean() / 2)
-        r2 = prediction_r2(model, held_out, paths, displacement)
-        scores[f"prediction_r2_{name}"] = r2
+        scores[f"prediction_r2_{name}"] = prediction_r2(model, held_out, paths, displacement)
     return scores
 
 

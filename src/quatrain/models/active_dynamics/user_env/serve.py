@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from quatrain.frameworks.torch import from_template, to_arrays
-from quatrain.models.active_dynamics.config import ActiveDynamicsUserEnvConfig
+from quatrain.models.active_dynamics.config import ActiveDynamicsUserEnvConfig as Config
 from quatrain.models.active_dynamics.user_env import regression
 from quatrain.models.active_dynamics.user_env.data import Dataset
 from quatrain.models.active_dynamics.user_env.learn import State
@@ -16,7 +16,7 @@ EXAMPLES = 3
 NOTHING = np.zeros(0)
 
 
-def export(config: ActiveDynamicsUserEnvConfig, state: State) -> dict[str, np.ndarray]:
+def export(config: Config, state: State) -> dict[str, np.ndarray]:
     """Returns the model of the first seed of the arm that is judged."""
     place = config.arms.index(config.shown_arm) * config.seeds
     return to_arrays(state.params[place].model)
@@ -38,22 +38,18 @@ def load(arrays: dict[str, np.ndarray]) -> Served:
     )
     model = from_template(regression.empty_model(d, size, features, columns), arrays)
 
+    device, unit = model.center.device, model.speed / model.scale
+    inputs = {
+        name: Input(np.float64, (count,), -LARGEST, LARGEST)
+        for name, count in ((STATES, d), (ACTIONS, size))
+    }
+
     @torch.inference_mode()
     def compute(question: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        y, actions = (
-            torch.as_tensor(question[name], device=model.center.device)
-            for name in (STATES, ACTIONS)
-        )
+        y, actions = (torch.as_tensor(question[name], device=device) for name in inputs)
         features = model.features(model.state(y), actions)
-        unit = model.speed / model.scale
+        velocity = model.mean(features, actions) * unit
         deviation = model.variance(features).clamp(min=0).sqrt() * unit
-        return {
-            "velocity": (model.mean(features, actions) * unit).numpy(force=True),
-            "deviation": deviation.numpy(force=True),
-        }
+        return {"velocity": velocity.numpy(force=True), "deviation": deviation.numpy(force=True)}
 
-    inputs = {STATES: d, ACTIONS: size}
-    return Served(
-        {name: Input(np.float64, (count,), -LARGEST, LARGEST) for name, count in inputs.items()},
-        compute,
-    )
+    return Served(inputs, compute)
