@@ -80,11 +80,13 @@ def learn_peer(task: Task, seed: int) -> dict[str, Any]:
         policy["activation_fn"] = getattr(torch.nn, policy["activation_fn"])
 
     def vectorized(envs: int, first: int, is_training: bool) -> Any:
-        made = make_vec_env(lambda: make(task), n_envs=envs, seed=first)
+        envs_of_task = make_vec_env(lambda: make(task), n_envs=envs, seed=first)
         gamma = settings.get("gamma", 0.99)
         if not is_normalized:
-            return made
-        return VecNormalize(made, training=is_training, norm_reward=is_training, gamma=gamma)
+            return envs_of_task
+        return VecNormalize(
+            envs_of_task, training=is_training, norm_reward=is_training, gamma=gamma
+        )
 
     def scored(model: Any, envs: Any) -> float:
         return float(evaluate_policy(model, envs, EPISODES, deterministic=True)[0])

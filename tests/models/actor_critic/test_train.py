@@ -81,8 +81,8 @@ def test_steps_that_hold_the_noise_are_drawn_by_the_same_numbers(monkeypatch: py
     monkeypatch.setattr(learner.actor.policy, "sample", recorded)
     rollout_of(learner)
     groups = [0, 0, 0, 1, 1, 1, 2, 2]
-    for (first, one), (second, other) in pairwise(zip(groups, drawn, strict=True)):
-        assert torch.equal(one, other) == (first == second)
+    for (first, state), (second, following) in pairwise(zip(groups, drawn, strict=True)):
+        assert torch.equal(state, following) == (first == second)
 
 
 def test_numbers_that_nobody_draws_have_their_constant():
