@@ -1,9 +1,9 @@
 """rows of environments of others: what ours and stable-baselines3 learn there, over seeds
 
 `make bench BENCH=environments`; `make bench-peers` installs the environments and the other library.
-Each training is a process of one thread, and what it returned is kept in .bench/environments until
-its task or the learner's code changes: a run that was interrupted goes on, and hours are not spent
-twice.
+Each training is a process of one thread, and what it returned is kept in .bench/environments while
+its settings are the same: a run that was interrupted goes on. Remove that folder after a change of
+the code.
 """
 
 import json
@@ -13,7 +13,6 @@ import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +22,20 @@ from benchmarks.rows import OURS, PEER, RANDOM, Row, Times
 from quatrain.api.configs import make_params
 
 CACHE = Path(".bench/environments")
-SEEDS = 3
 NAMES = {PPO: OURS}
-LEARNING = ("envs/host", "frameworks", "replay")
-"""Folders of src/quatrain that a training depends on, beside its model's."""
 
 
 def measure(root: Path, _rounds: int) -> list[Row]:
     """Trains what is not kept yet, as many at once as there are cores, and returns all rows."""
     tasks = read().values()
-    works = list(product(tasks, range(SEEDS)))
-    works = [(side, *work) for work in works for side in sides_of(work[0])]
+    works = [
+        (side, task, seed)
+        for task in tasks
+        for side in sides_of(task)
+        for seed in range(task.seeds)
+    ]
+    kept = sum(file_of(root, *work).exists() for work in works)
+    print(f"  {kept} of {len(works)} are kept in {CACHE}; remove it to train anew", file=sys.stderr)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         printed = list(pool.map(lambda work: result_of(root, *work), works))
     results = {
@@ -47,13 +49,25 @@ def sides_of(task: Task) -> list[str]:
     return [*task.transitions, *([] if task.zoo is None else [PEER]), RANDOM]
 
 
+def file_of(root: Path, side: str, task: Task, seed: int) -> Path:
+    """Returns the file of a result, by what decides it beside the code."""
+    settings = [task.keys, learn.EPISODES]
+    if side == PEER:
+        settings += [task.zoo, task.transitions[PPO]]
+    elif side != RANDOM:
+        changes = {"env": task.keys, "train": task.length(side)}
+        settings.append(make_params(side, task.preset, changes))
+    digest = sha256(repr(settings).encode()).hexdigest()[:12]
+    return root / CACHE / f"{side}_{task.name}_{seed}_{digest}.json"
+
+
 def result_of(root: Path, side: str, task: Task, seed: int) -> dict[str, Any]:
     """Returns what a process printed, now or before.
 
     Raises:
         CalledProcessError: it failed.
     """
-    file = root / CACHE / f"{side}_{task.name}_{seed}_{digest(root, side, task)}.json"
+    file = file_of(root, side, task, seed)
     if not file.exists():
         print(f"  {task.name}, {side}, seed {seed}", file=sys.stderr, flush=True)
         variables = {"OMP_NUM_THREADS": "1", "NPROC": "1", "JAX_PLATFORMS": "cpu"}
@@ -70,22 +84,6 @@ def result_of(root: Path, side: str, task: Task, seed: int) -> dict[str, Any]:
     return result
 
 
-def digest(root: Path, side: str, task: Task) -> str:
-    """Returns what changes where a training would give another result."""
-    parts: list[str] = [str(task.keys), str(learn.EPISODES)]
-    if side == PEER:
-        parts += [str(task.zoo), str(task.transitions[PPO])]
-    elif side != RANDOM:
-        changes = {"env": task.keys, "train": task.length(side)}
-        parts.append(repr(make_params(side, task.preset, changes)))
-        folders = [*LEARNING, f"models/{side}"]
-        files = sorted(
-            file for each in folders for file in (root / "src/quatrain" / each).rglob("*.py")
-        )
-        parts += [file.read_text() for file in files]
-    return sha256("\n".join(parts).encode()).hexdigest()[:12]
-
-
 def rows_of(task: Task, results: Mapping[tuple[str, str, int], Mapping[str, Any]]) -> list[Row]:
     """Returns what was returned, with the lines that refuse it, and the CPU seconds beside the
     other library.
@@ -94,7 +92,7 @@ def rows_of(task: Task, results: Mapping[tuple[str, str, int], Mapping[str, Any]
     def each(value: str) -> dict[str, Times]:
         """Returns side -> a value of each seed, of the sides that have it."""
         sides: dict[str, list[float]] = {}
-        for seed in range(SEEDS):
+        for seed in range(task.seeds):
             for side in sides_of(task):
                 if value in (result := results[side, task.name, seed]):
                     sides.setdefault(NAMES.get(side, side), []).append(result[value])

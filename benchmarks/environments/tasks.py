@@ -15,7 +15,7 @@ WORLDS = 8
 class Task(NamedTuple):
     """Holds an environment by the keys of `env`, and how long each learner learns there.
 
-    zoo: settings of stable-baselines3's PPO; None: it is not compared.
+    zoo: settings of stable-baselines3's PPO; None: it is not compared. seeds: of each side.
     """
 
     name: str
@@ -23,6 +23,7 @@ class Task(NamedTuple):
     transitions: Mapping[str, int]
     zoo: Mapping[str, Any] | None = None
     env: Mapping[str, Any] = {}
+    seeds: int = 3
 
     @property
     def keys(self) -> dict[str, Any]:
