@@ -66,7 +66,7 @@ class LinearEpsilon(Section):
     over_transitions: int = Field(
         ge=1,
         le=10**12,
-        description="transitions of an agent until `end` is reached; a shorter training ends before",
+        description="transitions of an agent until `end` is reached; a shorter run ends before",
     )
 
 
