@@ -169,7 +169,7 @@ class HostEnv(Section):
         if is_callable and self.id is not None:
             raise ValueError(
                 f"id {self.id!r} and import {self.import_!r} both make the environment; "
-                "set id: null, or name a module alone in import"
+                "set one of them to null, or name a module alone in import"
             )
         if not is_callable and self.id is None:
             raise ValueError(
