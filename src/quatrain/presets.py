@@ -20,7 +20,7 @@ def read_raw(root: Path, preset: str | None = None) -> dict[str, Any]:
     raw = parse(root / "params.yaml")
     if preset in (None, "default"):
         return raw
-    presets = sorted(path.stem for path in (root / "presets").glob("*.yaml"))
+    presets = names(root)
     if preset not in presets:
         hint = nearest(str(preset), presets)
         raise ConfigError(f"unknown preset {preset!r}{hint}; known: default, {', '.join(presets)}")
@@ -29,6 +29,11 @@ def read_raw(root: Path, preset: str | None = None) -> dict[str, Any]:
     if name != preset:
         raise ConfigError(f"presets/{preset}.yaml: preset is {name!r}; write preset: {preset}")
     return overlaid(raw, overlay)
+
+
+def names(root: Path) -> list[str]:
+    """Returns the names of the presets."""
+    return sorted(path.stem for path in (root / "presets").glob("*.yaml"))
 
 
 def parse(path: Path) -> dict[str, Any]:

@@ -8,13 +8,15 @@ from typing import Any, NamedTuple, TypeVar, get_args
 from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import ErrorDetails
 
-from quatrain.envs.host.config import names_user_env
+from quatrain.envs.host.config import HostEnv, names_user_env
 from quatrain.errors import ConfigError
 from quatrain.params import JAX_ENV, OURS, USER_ENV, Params, schemas_of, tag_of
 from quatrain.registry import MODELS
 from quatrain.section import Content
 
 Valid = TypeVar("Valid", bound=BaseModel)
+# Keys of any environment that a user brings.
+OF_USER_ENVS = {field.alias or name for name, field in HostEnv.model_fields.items()}
 
 
 def overlaid(raw: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
@@ -151,7 +153,12 @@ def _reason(
     hint = f" ({field.description})" if field is not None and field.description else ""
     if problem["type"] == "extra_forbidden":
         others = [name for name in fields if name != keys[-1]]
-        return f": unknown key{nearest(str(keys[-1]), others)}; remove or correct it"
+        close = nearest(str(keys[-1]), others)
+        if keys[1:-1] == ("env",) and keys[-1] in OF_USER_ENVS:
+            close += (
+                "; an environment of your own has it: name that, too, by id or import (and kind)"
+            )
+        return f": unknown key{close}; remove or correct it"
     if problem["type"] == "missing":
         if isinstance(problem["loc"][-1], int):
             return f"{shown}: has too few values{hint}"

@@ -93,6 +93,12 @@ REFUSALS: dict[str, Callable[[], Any]] = {
             "actor_critic", env=gymnasium.make("CartPole-v1").unwrapped.__class__()
         )
     ),
+    "quatrain: actor_critic.env.max_episode_steps: unknown key; did you mean 'max_steps'?; an ": (
+        lambda: quatrain.fit("actor_critic", env={"max_episode_steps": 50})
+    ),
+    "preset 'smoke' has no settings of iqn for an environment of your own; leave preset out, or ": (
+        lambda: quatrain.fit("iqn", "smoke", env="CartPole-v1")
+    ),
     "id is of type int; give the id of an environment, such as ": lambda: quatrain.make(5),
     "num_envs is True; give a whole number from 1": lambda: quatrain.make("Grid-v0", True),
     "num_envs is of type float; give a whole ": lambda: quatrain.make("Grid-v0", num_envs=1.5),

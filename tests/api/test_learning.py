@@ -12,6 +12,7 @@ import pytest
 
 import quatrain
 from quatrain.api.results import Result
+from quatrain.envs.host.config import IN_PROCESS
 from quatrain.errors import ConfigError, DataError
 from tests.api.test_fit import assert_equal
 from tests.api.test_own_environments import config_of
@@ -90,8 +91,30 @@ def test_a_result_trains_on(allo: Result):
     longer = allo.train(every, progress=False)
     assert (longer.step, longer.config.train.steps) == (steps + every, steps + every)
     assert longer.history["loss"][0].tolist() == [*allo.history["loss"][0], steps + every]
+    assert_equal(fit("allo", resume_from=allo, train={"steps": steps + every}), longer)
     config = small("allo", train={"steps": steps + every})
     assert_equal(fit("allo", config, resume_from=allo), longer)
+
+
+def test_a_training_goes_on_in_the_environment_that_is_given_again():
+    config = config_of("actor_critic")
+    whole = fit("actor_critic", config)
+    env = {"import": config.env.import_}
+    stopped = fit("actor_critic", config, callback=lambda _: True)
+    assert_equal(fit("actor_critic", resume_from=stopped, env=env), whole)
+    # As of another process, which had a lambda of this name.
+    gone = config.env.model_copy(update={"import_": f"{IN_PROCESS}:gone"})
+    params = stopped.params.model_copy(
+        update={"actor_critic": config.model_copy(update={"env": gone})}
+    )
+    loaded = Result("actor_critic", params, *parts_of(stopped), step=stopped.step)
+    with pytest.raises(DataError, match=r"gone was defined in another process .*; give it as env="):
+        fit("actor_critic", resume_from=loaded)
+    assert_equal(fit("actor_critic", resume_from=loaded, env=env), whole)
+
+
+def parts_of(result: Result) -> tuple[Any, ...]:
+    return result.dataset, result.state, result.history
 
 
 def test_what_cannot_go_on_is_one_line(allo: Result, tmp_path: Path):
@@ -99,6 +122,9 @@ def test_what_cannot_go_on_is_one_line(allo: Result, tmp_path: Path):
     refused: dict[str, Callable[[], Any]] = {
         "resume_from was trained with other values: network.d 3 -> 2; leave them out, or": (
             lambda: fit("allo", small("allo", network={"d": 2}), resume_from=allo)
+        ),
+        "resume_from was trained with other values: train.batch_size": (
+            lambda: fit("allo", resume_from=allo, train={"batch_size": 3})
         ),
         "resume_from is a result of allo, not of iqn": lambda: fit("iqn", resume_from=allo),
         "resume_from has a dataset already": (

@@ -1,8 +1,10 @@
 """Results in environments of users: saved, loaded, served and scored again."""
 
 import json
+import re
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 from gymnasium.spaces import Dict, MultiBinary
 
 import quatrain
+from quatrain.api import own_episodes
 from quatrain.api.results import Result
 from quatrain.errors import DataError, DatasetMismatch
 from quatrain.registry import load as load_modules
@@ -141,6 +144,28 @@ def test_an_observation_or_a_batch_of_them_gets_actions_of_the_environment(resul
         assert len(np.unique(drawn, axis=0)) > 1
     with pytest.raises(ValueError, match="observations"):
         result.predict({"observation": batch})
+
+
+def test_what_is_no_observation_is_refused_with_what_to_give(result: Result):
+    obs = next(iter(result.spaces.values())).observation.sample()
+    refused: dict[str, Callable[[], Any]] = {
+        "the observation is None; give what env.reset()[0]": lambda: result.predict(None),
+        "env.reset() returns them; give the first of the two": lambda: result.predict((obs, {})),
+        "info has 1 entries; give 2, one of each": lambda: result.predict([obs, obs], info=[{}]),
+    }
+    for line, call in refused.items():
+        with pytest.raises(DataError, match=re.escape(line)):
+            call()
+
+
+def test_an_agent_that_is_unknown_is_named_beside_those_that_are_known():
+    config = SimpleNamespace(env=SimpleNamespace(kind="pettingzoo"))
+    rows = dict.fromkeys(("left", "right"), SimpleNamespace(spaces=SimpleNamespace(observation=0)))
+    several: Any = SimpleNamespace(config=config, _rows=rows)
+    for obs, names in (({"middle": 0}, "['middle']"), ([0], "list"), ({}, "[]")):
+        line = f"observations are of {names}; give name -> one, of ['left', 'right']"
+        with pytest.raises(DataError, match=re.escape(line)):
+            own_episodes.act(several, obs, None, dict)
 
 
 class Parts(Doors):

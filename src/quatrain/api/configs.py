@@ -114,6 +114,13 @@ def make_params(
     if preset is None and names_user_env(changes):
         preset = USERS_PRESETS.get(model, USERS_PRESET)
     raw = read_defaults(preset)
+    if names_user_env(changes) and not names_user_env(raw.get(model)):
+        sections = {name: read_defaults(name).get(model) for name in presets.names(DEFAULTS)}
+        names = [name for name, section in sections.items() if names_user_env(section)]
+        raise ConfigError(
+            f"preset {preset!r} has no settings of {model} for an environment of your own; leave "
+            f"preset out, or name one that has: {', '.join(names)}"
+        )
     return validated(overlaid(raw, {model: dict(changes), **shared}))
 
 
@@ -132,13 +139,13 @@ def params_with(model: str, section: Any, **shared: Any) -> Params:
     return validated(read_defaults(None) | {model: section, **shared})
 
 
-def with_changes(params: Params, model: str, changes: Mapping[str, Any]) -> Params:
-    """Returns params with some values of a model changed.
+def with_changes(params: Params, model: str, changes: Mapping[str, Any], **shared: Any) -> Params:
+    """Returns params with some values of a model and of shared keys changed.
 
     Raises:
         ConfigError: a key or a value cannot be used.
     """
-    return validated(overlaid(params.model_dump(), {model: changes}))
+    return validated(overlaid(params.model_dump(), {model: changes, **shared}))
 
 
 def check_model(model: object) -> None:

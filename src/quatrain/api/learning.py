@@ -80,7 +80,8 @@ def untrained(params: Params, model: str, dataset: Any = None) -> Result:
 
 
 def continued(result: Result, params: Params) -> Result:
-    """Returns a result that goes on under params, of which the length alone may be another.
+    """Returns a result that goes on under params, of which the length alone may be another, and the
+    environment where it was one of its process alone.
 
     Raises:
         ConfigError: it was trained with other values.
@@ -89,6 +90,8 @@ def continued(result: Result, params: Params) -> Result:
     old, new = (each.model_dump() for each in (result.config, getattr(params, model)))
     if result.config.LENGTH:
         old["train"][result.config.LENGTH] = new["train"][result.config.LENGTH]
+    if getattr(result.config.env, "in_process", ()):
+        old["env"] = new["env"]
     if old != new:
         raise ConfigError(
             f"resume_from was trained with other values: {describe(old, new)}; leave them out, or "

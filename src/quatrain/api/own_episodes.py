@@ -58,14 +58,24 @@ def act(result: "Result", obs: Any, info: Any, answer: Callable[[Mapping[str, An
     Raises:
         DataError: they are no observations of the environment, or the network needs earlier ones.
     """
-    from gymnasium.spaces import Dict
+    from gymnasium.spaces import Dict, Tuple
 
     from quatrain.envs.host.spaces import batch_of
 
     agents = result._rows
-    if result.config.env.kind == "pettingzoo":
-        if not isinstance(obs, Mapping) or not obs.keys() <= agents.keys():
-            raise DataError(f"observations are {obs!r}; give name -> observation of {[*agents]}")
+    has_several = result.config.env.kind == "pettingzoo"
+    if obs is None:
+        raise DataError("the observation is None; give what env.reset()[0] or env.step() returned")
+    is_pair = isinstance(obs, tuple) and len(obs) == 2 and isinstance(obs[1], Mapping)
+    if is_pair and not any(isinstance(each.spaces.observation, Tuple) for each in agents.values()):
+        raise DataError(
+            "these are an observation and its info, as env.reset() returns them; give the first of "
+            "the two, and the second as info= where it holds action masks"
+        )
+    if has_several:
+        if not isinstance(obs, Mapping) or not obs or not obs.keys() <= agents.keys():
+            names = [*obs] if isinstance(obs, Mapping) else type(obs).__name__
+            raise DataError(f"observations are of {names}; give name -> one, of {[*agents]}")
         infos = info or {}
         asked = [(name, each, infos.get(name)) for name, each in obs.items()]
         is_single = False
@@ -75,6 +85,8 @@ def act(result: "Result", obs: Any, info: Any, answer: Callable[[Mapping[str, An
             return answer(obs)  # which says what a request has
         observed, is_single = batch_of(rows.spaces.observation, obs)
         infos = [info] if is_single else info or [None] * len(observed)
+        if len(infos) != len(observed):
+            raise DataError(f"info has {len(infos)} entries; give {len(observed)}, one of each")
         asked = [(name, *each) for each in zip(observed, infos, strict=True)]
     answers = answer(_request(result, asked))
     if "action" not in answers:
@@ -83,7 +95,7 @@ def act(result: "Result", obs: Any, info: Any, answer: Callable[[Mapping[str, An
         agents[name].to_action(action)
         for (name, *_), action in zip(asked, answers["action"], strict=True)
     ]
-    if result.config.env.kind == "pettingzoo":
+    if has_several:
         return dict(zip(obs, actions, strict=True))
     return actions[0] if is_single else np.stack(actions)
 

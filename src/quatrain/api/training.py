@@ -75,7 +75,8 @@ def fit(
             gradient steps of allo and iqn, iterations of actor_critic, else transitions.
         folder: where checkpoints and in the end the result are saved, as by `result.save`.
         resume_from: a folder or result of a training to go on with, to the number of steps of its
-            config, or of the one that is given, which may differ in the length alone. Seed and
+            config. What is given beside it (`env`, `config`, changes) may differ in the length
+            alone, or where it has an environment that its process alone had, in `env`. Seed and
             threads are those of what it goes on with. Its weights are, to the bit, those of a
             training that was never interrupted.
         **changes: further sections and keys of the model, such as `train={"steps": 2000}`.
@@ -111,9 +112,12 @@ def fit(
     if interrupted.model != model:
         raise ConfigError(f"resume_from is a result of {interrupted.model}, not of {model}")
     shared |= {"seed": interrupted.seed, "threads": interrupted.params.threads}
-    if config is None and preset is None and not changes:
-        config = interrupted.config
-    params = params_from(model, preset, config, changes, shared)
+    if config is None and preset is None:
+        if env is not None:
+            changes["env"] = env_keys(env)
+        params = with_changes(interrupted.params, model, changes, **shared)
+    else:
+        params = params_from(model, preset, config, changes, shared)
     return train_and_score(continued(interrupted, params), watch)
 
 

@@ -201,6 +201,32 @@ class Silent(Pair):
         return {}, rewards, dict.fromkeys(self.agents, True), truncated, infos
 
 
+class Old(Counter):
+    """Has the step of the API before Gymnasium; shows "obs": reset, too."""
+
+    def __init__(self, shows: str = "both", **others: Any) -> None:
+        super().__init__(**others)
+        self.shows = shows
+
+    def reset(self, **arguments: Any) -> Any:
+        obs, info = super().reset(**arguments)
+        return obs if self.shows == "obs" else (obs, info)
+
+    def step(self, action: Any) -> Any:
+        obs, reward, has_ended, _, info = super().step(action)
+        return obs, reward, has_ended, info
+
+
+class Unseeding(Old):
+    def reset(self) -> Any:
+        return super().reset()
+
+
+class OldPair(Pair):
+    def reset(self, seed: int | None = None) -> Any:
+        return super().reset(seed)[0]
+
+
 class Apart(Pair):
     """Terminates for a in the step that truncates b."""
 
@@ -252,6 +278,7 @@ def test_an_episode_ends_with_its_own_last_observation_and_the_next_one_begins()
 
 gymnasium.register("quatrain-tests/Capped-v0", f"{HERE}:Counter", max_episode_steps=4)
 gymnasium.register("quatrain-tests/Endless-v0", f"{HERE}:Counter")
+gymnasium.register("quatrain-tests/Old-v0", f"{HERE}:Old")
 gymnasium.register("quatrain-tests/Long-v0", f"{HERE}:Counter", max_episode_steps=10**6)
 
 
@@ -515,6 +542,11 @@ def test_an_agent_that_leaves_observes_zeros_and_is_paid_none_until_all_have_end
         (host_env("Untyped", terminated="False"), "terminated is 'False', not a bool"),
         (host_env("Untyped", truncated=0), "truncated is 0, not a bool"),
         (pair("Silent"), "agent a has no observation; return one of each agent"),
+        (host_env("Old"), r"step returned 4 values, not \(obs, reward, .*; let reset.*return"),
+        pytest.param(
+            *(registered("Old", 5), r"expected 5, got 4\); let reset.*\(obs, reward, term"),
+            marks=pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+        ),
     ],
 )
 def test_what_an_environment_must_not_return_is_named(config: HostEnv, message: str):
@@ -541,6 +573,12 @@ def test_what_an_environment_must_not_return_is_named(config: HostEnv, message: 
         (pair("Pair", steps=None), "registered with no limit of steps"),
         (registered("Endless", None), "registered with no limit of steps"),
         (registered("Long", None), "of 1000000 steps, and at most 100000.*set max_episode_steps"),
+        (
+            host_env("Old", shows="obs"),
+            r"reset returned a ndarray, not \(obs, info\); let reset\(self",
+        ),
+        (host_env("Unseeding"), r"unexpected keyword argument 'seed'; let .*GymV21Compatibility"),
+        (pair("OldPair"), r"reset returned a dict, not \(obs, info\); let"),
     ],
 )
 def test_an_environment_that_cannot_be_used_is_refused_at_once(config: HostEnv, message: str):

@@ -60,6 +60,15 @@ NAMED: dict[str, tuple[Any, dict[str, Any]]] = {
         {"import": Counter, "wrappers": [(Plus, {"number": 3}), "a:b"]},
         {"wrappers": [{"import": f"{__name__}:Plus", "kwargs": {"number": 3}}, "a:b"]},
     ),
+    "wrappers without a list": (
+        {"import": Counter, "wrappers": Plus},
+        {"wrappers": [{"import": f"{__name__}:Plus", "kwargs": {}}]},
+    ),
+    "a wrapper's name without a list": ({"id": "A-v0", "wrappers": "a:b"}, {"wrappers": ["a:b"]}),
+    "an environment with keys": (
+        {"import": gymnasium.make("CartPole-v1"), "max_episode_steps": 9},
+        {"id": "CartPole-v1", "import": None, "max_episode_steps": 9},
+    ),
     "keys of no environment": ({"max_episode_steps": 4}, {"max_episode_steps": 4}),
 }
 
@@ -106,6 +115,9 @@ REFUSED: dict[str, Callable[[], Any]] = {
         lambda: Plus(gymnasium.make("CartPole-v1"))
     ),
     "a vector of environments; give a single one": lambda: gymnasium.make_vec("CartPole-v1", 2),
+    "env is an instance of Counter, which cannot be made again; give what": (
+        lambda: {"import": Counter()}
+    ),
     'env is of type int; give an id such as "CartPole-v1", a class': lambda: 5,
 }
 
@@ -116,11 +128,17 @@ def test_what_cannot_be_made_again_is_one_line(line: str):
         keys_of(REFUSED[line]())
 
 
-def test_a_callable_that_raises_is_one_line_that_says_how_to_give_arguments():
-    with pytest.raises(
-        DataError, match=r"env factory\w* cannot be made: ZeroDiv.*\"kwargs\": {...}"
-    ):
-        keys_of(lambda: 1 / 0)
+@pytest.mark.parametrize(
+    ("maker", "reason"),
+    [
+        (lambda: 1 / 0, r"ZeroDiv.*\"kwargs\": {...}"),
+        (lambda: None, r"factory\w* returned None; return an environment; mend it"),
+        (lambda: Counter, r"factory\w* returned the class Counter; return Counter\(\)"),
+    ],
+)
+def test_a_callable_that_makes_none_is_one_line(maker: Callable[[], Any], reason: str):
+    with pytest.raises(DataError, match=rf"env factory\w* cannot be made: {reason}"):
+        keys_of(maker)
 
 
 class Both(Pair, ParallelEnv):

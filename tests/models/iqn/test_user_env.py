@@ -271,6 +271,21 @@ def test_the_best_evaluation_is_kept_and_judged_and_before_any_the_last_networks
     jax.tree.map(np.testing.assert_array_equal, params, kept.target_params)
 
 
+def test_a_training_of_any_length_ends_with_its_rest_and_an_evaluation():
+    """None of its other lengths needs a change: epsilon stops on its way."""
+    later = "acting: {epsilon: {over_transitions: 9999}}"
+    every = f"record_every: 40, evaluate_every: 400, {later}"
+    brief, longer = (user_env(f"train: {{turns: {turns}, {every}}}") for turns in (33, 52))
+    with shapes_unchecked():
+        dataset = collect(brief, 0)
+        yields = list(train(brief, dataset, 0))
+        further = list(train(longer, dataset, 0, yields[-1].state))
+    assert [each.step for each in yields + further] == [40, 80, 100, 120, 140]
+    evaluations = [len(each.metrics["greedy_return"]) for each in yields + further]
+    assert evaluations == [0, 0, 1, 0, 1]
+    assert yields[-1].metrics["epsilon"][-1] > 0.9
+
+
 # What is refused.
 
 
@@ -330,6 +345,11 @@ def test_images_are_learned():
 def test_actions_of_several_indices_are_refused_in_a_line():
     with pytest.raises(DataError, match=r"has actions of 3 indices.*or train actor_critic in it"):
         collect(config_in("Switches"), 0)
+
+
+def test_a_replay_of_images_beyond_any_memory_is_refused_in_a_line():
+    with pytest.raises(DataError, match=r"env Catch: the replay of seeds \* train.capacity takes"):
+        collect(config_in("Catch", "train.capacity: 1000000000"), 0)
 
 
 def test_continuous_actions_are_refused_in_a_line():

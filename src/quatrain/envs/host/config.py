@@ -154,19 +154,24 @@ class HostEnv(Section):
         """Returns what messages and plots call the environment."""
         return self.id or str(self.import_).partition(":")[2]
 
+    @property
+    def in_process(self) -> list[str]:
+        """Returns the names of what makes it and exists in one process alone."""
+        makers = (self.import_ or "", *(each.import_ for each in self.wrappers))
+        prefix = f"{IN_PROCESS}:"
+        return [each.removeprefix(prefix) for each in makers if each.startswith(prefix)]
+
     def check(self) -> None:
-        for maker in (self.import_ or "", *(each.import_ for each in self.wrappers)):
-            module, _, name = maker.partition(":")
-            if module == IN_PROCESS and self.vectorization == "async":
-                raise ValueError(
-                    f"{name} exists in this process alone, and vectorization async makes the "
-                    "environment in others; write it into a module, or set sync"
-                )
+        if self.in_process and self.vectorization == "async":
+            raise ValueError(
+                f"{self.in_process[0]} exists in this process alone, and vectorization async makes "
+                "the environment in others; write it into a module, or set sync"
+            )
         is_callable = ":" in (self.import_ or "")
         if is_callable and self.id is not None:
             raise ValueError(
                 f"id {self.id!r} and import {self.import_!r} both make the environment; "
-                "set id: null, or name a module alone in import"
+                "set one of them to null, or name a module alone in import"
             )
         if not is_callable and self.id is None:
             raise ValueError(

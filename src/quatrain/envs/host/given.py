@@ -29,8 +29,9 @@ def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     raise DataError(
-        f"{name} was defined in another process (a lambda, a local class, or one of a notebook), "
-        'and exists there alone; write it into a module, and give env={"import": "module:name"}'
+        f"{name} was defined in another process (a lambda, a local class, or one of a notebook); "
+        "give it as env= again (to quatrain.evaluate, or to quatrain.fit beside resume_from), or "
+        'one of a module: env={"import": "module:name"}'
     )
 
 
@@ -47,7 +48,7 @@ def keys_of(env: Any) -> dict[str, Any]:
         DataError: a callable without a kind raised when it was called to find out.
     """
     if isinstance(env, str):
-        return keys_of({"id": env})
+        return keys_of({"import": None, "id": env})
     if isinstance(env, Mapping):
         return _with_kind(_as_text(env))
     if isinstance(env, gymnasium.vector.VectorEnv):
@@ -75,10 +76,16 @@ def _no_way(env: object) -> ConfigError:
 def _as_text(env: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the keys with texts in place of callables, and a module beside its id."""
     keys = dict(env)
-    if callable(keys.get("import")):
-        keys |= _called(keys["import"], keys.get("kwargs", {}))
-    if isinstance(keys.get("wrappers"), list | tuple):
-        keys["wrappers"] = [_wrapper(each) for each in keys["wrappers"]]
+    maker, wrappers = (keys.get(name) for name in ("import", "wrappers"))
+    if callable(maker):
+        keys |= _called(maker, keys.get("kwargs", {}))
+    elif not isinstance(maker, str | None):
+        del keys["import"]
+        keys = keys_of(maker) | keys
+    if isinstance(wrappers, str | Mapping) or callable(wrappers):
+        wrappers = [wrappers]
+    if isinstance(wrappers, list | tuple):
+        keys["wrappers"] = [_wrapper(each) for each in wrappers]
     if isinstance(keys.get("id"), str) and ":" in keys["id"]:
         keys["import"], _, keys["id"] = keys["id"].partition(":")
     if ":" in str(keys.get("import")):

@@ -166,7 +166,8 @@ def _describe_agent(observation: Any, action: Any) -> Interface:
     for kind, space in (("observation", observation), ("action", action)):
         if not isinstance(space, gymnasium.Space):
             raise DataError(
-                f"{kind}_space is {space!r}; set it to a gymnasium.Space in the constructor"
+                f"{kind}_space is {space!r}; set it to a gymnasium.Space in the constructor, or "
+                "convert an environment of the package gym by shimmy.GymV26CompatibilityV0(env=...)"
             )
     has_mask = isinstance(observation, Dict) and MASK in observation.spaces
     if has_mask:

@@ -6,7 +6,7 @@ All of that code is called inside `user_code`: import, construction, spaces, res
 import importlib
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import RLock
 from typing import Any
@@ -67,7 +67,7 @@ def make_env(module: str, attribute: str, env_id: str, kwargs: Mapping[str, Any]
     A module that parses arguments when it is imported finds none.
 
     Raises:
-        DataError: the attribute returned a class. What the code raises is not caught.
+        DataError: the attribute returned no environment. What the code raises is not caught.
     """
     with _without_arguments(), _kept_by_torch("default_device_kept"):
         loaded = importlib.import_module(module) if module else None
@@ -77,6 +77,8 @@ def make_env(module: str, attribute: str, env_id: str, kwargs: Mapping[str, Any]
     if isinstance(returned, type):
         name = returned.__name__
         raise DataError(f"{attribute} returned the class {name}; return {name}()")
+    if not hasattr(returned, "reset"):
+        raise DataError(f"{attribute} returned {returned!r:.80}; return an environment")
     return returned
 
 
@@ -112,18 +114,45 @@ ByAgent = Mapping[str, Any]
 AGENT = "agent"
 
 
-class SingleAgent:
-    """Shows a Gymnasium environment as one of parallel agents, as PettingZoo defines them."""
+# What reset and step return in Gymnasium and PettingZoo; what errors of an older environment say,
+# and how to mend it.
+RESET = ("obs", "info")
+STEP = ("obs", "reward", "terminated", "truncated", "info")
+OF_OLD_API = ("argument 'seed'", "unpack (expected 5, got 4)")
+OLD_API_REMEDY = (
+    f"let reset(self, *, seed=None, options=None) return ({', '.join(RESET)}), and step "
+    f"({', '.join(STEP)}), or convert one of the package gym by "
+    "shimmy.GymV21CompatibilityV0(env=...)"
+)
+
+
+class ParallelAgents:
+    """Refuses an environment of the API before Gymnasium at its first call."""
 
     def __init__(self, env: Any) -> None:
         self.env = env
-        self.possible_agents = [AGENT]
+
+    def reset(self, seed: int | None = None) -> Sequence[Any]:
+        return _parts(RESET, self.env.reset, seed=seed)
+
+    def step(self, actions: Any) -> Sequence[Any]:
+        return _parts(STEP, self.env.step, actions)
+
+    def __getattr__(self, name: str) -> Any:
+        """Returns what is as it is: spaces, agents, metadata, render, close."""
+        return getattr(self.env, name)
+
+
+class SingleAgent(ParallelAgents):
+    """Shows a Gymnasium environment as one of parallel agents, as PettingZoo defines them."""
+
+    possible_agents = (AGENT,)
 
     def reset(self, seed: int | None = None) -> tuple[ByAgent, ...]:
-        return tuple({AGENT: value} for value in self.env.reset(seed=seed))
+        return tuple({AGENT: value} for value in super().reset(seed))
 
     def step(self, actions: ByAgent) -> tuple[ByAgent, ...]:
-        return tuple({AGENT: value} for value in self.env.step(actions[AGENT]))
+        return tuple([{AGENT: value} for value in _parts(STEP, self.env.step, actions[AGENT])])
 
     def observation_space(self, agent: str) -> Any:  # noqa: ARG002
         return self.env.observation_space
@@ -131,9 +160,24 @@ class SingleAgent:
     def action_space(self, agent: str) -> Any:  # noqa: ARG002
         return self.env.action_space
 
-    def __getattr__(self, name: str) -> Any:
-        """Returns what is of no agent: metadata, render, close."""
-        return getattr(self.env, name)
+
+def _parts(names: Sequence[str], method: Any, *actions: Any, **seed: Any) -> Sequence[Any]:
+    """Returns what reset or step return: values of these names.
+
+    Raises:
+        DataError: the environment has the API before Gymnasium. What else it raises is not caught.
+    """
+    try:
+        parts = method(*actions, **seed)
+    except (TypeError, ValueError) as error:
+        if any(words in str(error) for words in OF_OLD_API):
+            raise DataError(f"{reason_of(error)}; {OLD_API_REMEDY}") from error
+        raise
+    if type(parts) is tuple and len(parts) == len(names):
+        return parts
+    what = f"{len(parts)} values" if isinstance(parts, tuple) else f"a {type(parts).__name__}"
+    returned = f"{'reset' if names is RESET else 'step'} returned {what}"
+    raise DataError(f"{returned}, not ({', '.join(names)}); {OLD_API_REMEDY}")
 
 
 def make(config: HostEnv) -> Any:
@@ -159,7 +203,7 @@ def make(config: HostEnv) -> Any:
                 f"{kind} without possible_agents; "
                 "name a PettingZoo parallel environment, or set kind: gymnasium"
             )
-        return env
+        return ParallelAgents(env)
     if not is_single:
         raise DataError(
             f"{kind}, which is no Gymnasium environment; "

@@ -64,7 +64,9 @@ class LinearEpsilon(Section):
     start: float = Field(ge=0, le=1)
     end: float = Field(ge=0, le=1)
     over_transitions: int = Field(
-        ge=1, le=10**12, description="transitions of an agent until `end` is reached"
+        ge=1,
+        le=10**12,
+        description="transitions of an agent until `end` is reached; a shorter run ends before",
     )
 
 
@@ -108,8 +110,8 @@ class Train(Section):
     turns: int = Field(
         ge=1,
         le=10**9,
-        description="turns of each world, without the prefill; an episode that is truncated takes "
-        "one more, for its final observation",
+        description="turns of each world, without the prefill, rounded up to whole cycles; an "
+        "episode that is truncated takes one more, for its final observation",
     )
     turns_per_cycle: int = Field(ge=1, le=10_000)
     updates_per_cycle: int = Field(ge=1, le=10_000, description="gradient steps of each agent")
@@ -134,7 +136,9 @@ class Train(Section):
         ge=1, description="updates per record, and per call of the compiled program"
     )
     evaluate_every: int = Field(
-        ge=0, description="updates between two greedy evaluations; 0: none while training"
+        ge=0,
+        description="updates between two greedy evaluations; 0: none while training; more than the "
+        "training has: one at its end",
     )
     evaluation_worlds: int = Field(ge=1, le=65536, description="worlds of such an evaluation")
     loss: Loss
@@ -143,7 +147,7 @@ class Train(Section):
     @property
     def steps(self) -> int:
         """Returns the number of gradient steps of each agent in the whole training."""
-        return self.turns // self.turns_per_cycle * self.updates_per_cycle
+        return -(-self.turns // self.turns_per_cycle) * self.updates_per_cycle
 
     @property
     def cycles_per_record(self) -> int:
@@ -151,12 +155,8 @@ class Train(Section):
         return self.record_every // self.updates_per_cycle
 
     def check(self) -> None:
-        multiple(self, "turns", "turns_per_cycle")
         multiple(self, "record_every", "updates_per_cycle")
-        steps = "turns * updates_per_cycle / turns_per_cycle"
-        multiple(self, steps, "record_every")
         multiple(self, "evaluate_every", "record_every")
-        at_most(self, "evaluate_every", steps, "lower it; 0 means never")
 
 
 class Evaluate(Section):
@@ -212,6 +212,19 @@ class LearnerConfig(ModelSection):
         it only when it is made.
         """
 
+    def turn_bytes(self, interface: Any) -> int:
+        """Returns the bytes of a turn of all seeds as the replay stores it."""
+        agents, size = self.observed(interface)
+        number = interface.observation_dtype().itemsize if interface else self.NUMBER
+        return self.seeds * agents * self.env.worlds * (size * number + TRANSITION)
+
+    def check_memory(self, interface: Any = None) -> None:
+        """Raises ValueError if the prefill or the replay is too large for any machine."""
+        size = self.turn_bytes(interface)
+        prefill = "the prefill of seeds * env.worlds * collect.turns"
+        fits(prefill, size * self.collect.turns, MAX_DATASET_BYTES)
+        fits("the replay of seeds * train.capacity", size * self.slots, MAX_RING_BYTES)
+
     def check(self) -> None:
         turns = "train.turns_per_cycle + network.frames + train.loss.n_step"
         multiple(self, "collect.turns", "train.turns_per_cycle")
@@ -221,20 +234,6 @@ class LearnerConfig(ModelSection):
         below(self, "train.loss.n_step", "collect.turns")
         at_most(self, f"env.worlds * ({turns})", "train.capacity", "raise train.capacity")
         at_most(self, "train.acting.epsilon.end", "train.acting.epsilon.start")
-        self._check_epsilon_reaches_its_end()
-
-    def _check_epsilon_reaches_its_end(self) -> None:
-        epsilon = self.train.acting.epsilon
-        if isinstance(epsilon, GeometricEpsilon):
-            return
-        transitions = (self.collect.turns + self.train.turns) * self.env.worlds
-        if epsilon.over_transitions > transitions:
-            fall = (epsilon.start - epsilon.end) * transitions / epsilon.over_transitions
-            raise ValueError(
-                f"train.acting.epsilon.over_transitions {epsilon.over_transitions} exceeds the "
-                f"run's {transitions} transitions of an agent: "
-                f"epsilon would still be {epsilon.start - fall:.2f} at the end"
-            )
 
 
 class UserEnvCollect(Collect):
@@ -323,9 +322,4 @@ class IqnConfig(LearnerConfig):
                 f"env.agents * env.worlds * all turns = {steps:,} agent-steps; "
                 f"at most {2**31 - 1:,}"
             )
-        envs = self.seeds * self.env.agents * self.env.worlds
-        turn_bytes = envs * (self.env.frame_size + TRANSITION)
-        prefill_bytes = turn_bytes * self.collect.turns
-        fits("seeds * env.worlds * env.agents * collect.turns", prefill_bytes, MAX_DATASET_BYTES)
-        ring_bytes = turn_bytes * self.slots
-        fits("seeds * env.agents * train.capacity", ring_bytes, MAX_RING_BYTES)
+        self.check_memory()

@@ -3,11 +3,9 @@
 import math
 from typing import Any
 
-import numpy as np
-
 from quatrain.envs.host.convolutions import count_units, count_weights
 from quatrain.memory import ADAM, COPIES, FLOAT, Needs, dense
-from quatrain.models.iqn.config import TRANSITION, LearnerConfig
+from quatrain.models.iqn.config import LearnerConfig
 
 KEYS = (
     "seeds",
@@ -27,7 +25,6 @@ def needs(config: LearnerConfig, interface: Any = None) -> Needs:
     agents, frame = config.observed(interface)
     agents *= config.seeds
     image = interface.image if interface else ()
-    number = np.dtype(interface.observation_dtype).itemsize if interface else config.NUMBER
     inputs, filters, units = network.frames * frame, 0, 0
     if image:
         stack = (*image[:2], network.frames * image[2])
@@ -41,7 +38,7 @@ def needs(config: LearnerConfig, interface: Any = None) -> Needs:
     )
     # With targets and the best networks.
     learners = agents * weights * (ADAM + 2 * FLOAT)
-    transition = agents * config.env.worlds * (frame * number + TRANSITION)
+    transition = config.turn_bytes(interface)
     worlds = max(config.env.worlds, train.evaluate_every and (train.evaluation_worlds or 0))
     # An agent learns or acts in all worlds, in turns.
     rows = max(train.batch_size * train.loss.quantiles, 2 * worlds * train.acting.quantiles)

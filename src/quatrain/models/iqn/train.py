@@ -248,7 +248,7 @@ def train(
 ) -> Iterator[Progress]:
     """Trains until `train.turns` are played, from `state` if given.
 
-    Yields once per `train.record_every` updates.
+    Yields at multiples of `train.record_every` updates, and at the end.
 
     Metrics are means over the updates or turns of a cycle; `NAME` is the mean over agents,
     `NAME/agent` has all agents.
@@ -277,11 +277,13 @@ def train_in(
 ) -> Iterator[Progress]:
     """Trains like `train`, in any world and from this state."""
     updates = int(state.updates[0])
-    evaluate_every = config.train.evaluate_every
-    while updates < config.train.steps:
-        state, record = loop.run(state, config.train.cycles_per_record)
+    steps, record_every = config.train.steps, config.train.record_every
+    evaluate_every = min(config.train.evaluate_every, steps)
+    while updates < steps:
+        end = min(updates - updates % record_every + record_every, steps)
+        state, record = loop.run(state, (end - updates) // config.train.updates_per_cycle)
         raise_if_diverged(record, updates, state.ring.data)
-        updates += config.train.record_every
+        updates = end
         greedy = None
         if evaluate_every and updates % evaluate_every == 0:
             state, greedy = _evaluate(config, loop, state)

@@ -118,8 +118,12 @@ def checked(config: IqnUserEnvConfig, interface: Interface) -> Interface:
     """Returns the sizes of the environment.
 
     Raises:
-        DataError: its actions are not few and discrete.
+        DataError: its actions are not few and discrete, or its observations fill the memory.
     """
+    try:
+        config.check_memory(interface)
+    except ValueError as error:
+        raise DataError(f"env {config.env.name}: {error}") from None
     counts = interface.action_counts
     if len(counts) != 1 or counts[0] > MAX_ACTIONS:
         several = f"actions of {len(counts)} indices" if counts else "continuous actions"
