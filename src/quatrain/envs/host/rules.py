@@ -16,7 +16,7 @@ def score_rule(cartpole_goal: float) -> Rule:
 
     Its tolerance is a factor of two in the distance from policies without learning, as other seeds
     may make it. The goal is that of the preset gymnasium, CartPole-v1: a return of about
-    460 or 475, at which Gymnasium counts it as solved.
+    475, at which Gymnasium counts it as solved.
     """
     lower = {f"{name}_score": words for name, words in REFERENCES.items()}
     return Rule("score", "higher", 1.0, {"gymnasium": cartpole_goal}, lower).means(

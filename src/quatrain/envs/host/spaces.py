@@ -210,8 +210,8 @@ def _check_readable(name: str, space: gymnasium.Space) -> None:
             _check_readable(f" {part}", value)
     elif not isinstance(space, Box | Discrete | MultiDiscrete | MultiBinary):
         raise DataError(
-            f"the observation{name} is of {type(space).__name__}, no array of a fixed size; name in "
-            "env.wrappers what leaves it out (gymnasium.wrappers.FilterObservation, in MiniGrid "
+            f"the observation{name} is of {type(space).__name__}, no array of a fixed size; name "
+            "in env.wrappers what leaves it out (gymnasium.wrappers.FilterObservation, in MiniGrid "
             "ImgObsWrapper or FlatObsWrapper), or return a Box"
         )
 

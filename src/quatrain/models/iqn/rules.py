@@ -24,7 +24,7 @@ GATED = (
         "the return on a scale from random actions (0) to that oracle (1)"
     ),
 )
-USER_ENV_GATED = (score_rule(4.8),)
+USER_ENV_GATED = (score_rule(4.85),)
 
 
 def gated(config: Any = None) -> tuple[Rule, ...]:
