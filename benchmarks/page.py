@@ -69,12 +69,13 @@ ENVIRONMENTS = """\
 ## Environments of others
 
 Measured by `make bench BENCH=environments`, after `make bench-peers` has installed them: mean
-returns of held-out episodes without exploring, over three seeds (lowest..highest). actor_critic
-(ours) and iqn have the settings of a preset, which stands before an environment, and learn from as
-many transitions as stand behind it. stable-baselines3's PPO learns from as many, with the settings
-of rl-baselines3-zoo for it, or its own defaults where that has none. All validate while they learn,
-and keep the weights of the best validation. Ours is better or worse where the 95 % interval of the
-difference of the means lies on one side of zero, else alike. What the trainings take is above."""
+returns of held-out episodes without exploring, over seeds (lowest..highest). actor_critic (ours)
+and iqn have the settings of the preset before an environment, and learn from as many transitions as
+stand behind it (actor_critic / iqn). stable-baselines3's PPO learns from as many as ours, with the
+settings of rl-baselines3-zoo for that environment, or with its own defaults where there are none.
+All validate while they learn, and keep the weights of the best validation. Ours is better or worse
+where the 95 % interval of the difference of means lies on one side of zero, else alike; CPU seconds
+of both stand in the table above."""
 
 
 def write(root: Path, stored: Mapping[str, Results]) -> Path:
@@ -156,8 +157,10 @@ def environments_table(rows: Sequence[Row]) -> str:
     for row in rows:
         if row.unit == "return":
             cells = [spread(row.sides.get(side)) for side in (RANDOM, OURS, PEER, IQN)]
-            lines.append([cell(text) for text in [row.work, *cells, row.note or against(row)]])
-    head = ("environment", RANDOM, OURS, PEER, IQN, "ours is")
+            seeds = max((len(times.values) for times in row.sides.values()), default=0)
+            texts = [row.work, str(seeds or "-"), *cells, row.note or against(row)]
+            lines.append([cell(text) for text in texts])
+    head = ("environment", "seeds", RANDOM, OURS, PEER, IQN, "ours is")
     return markdown_table(head, lines) if lines else ""
 
 
@@ -171,7 +174,7 @@ def spread(returns: Times | None) -> str:
 
 def against(row: Row) -> str:
     """Says how ours compares with the other library, over seeds."""
-    if not {OURS, PEER} <= row.sides.keys():
+    if not {OURS, PEER} <= row.sides.keys() or len(row.sides[PEER].values) == 1:
         return "-"
     ours, other = (np.array(row.sides[side].values) for side in (OURS, PEER))
     verdict = measure(other, ours, "higher", margin=0.0, is_paired=False).verdict

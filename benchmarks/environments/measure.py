@@ -100,7 +100,8 @@ def rows_of(task: Task, results: Mapping[tuple[str, str, int], Mapping[str, Any]
 
     refused = {side: results[side, task.name, 0].get("refused") for side in task.transitions}
     note = " ".join(f"{NAMES.get(side, side)}: {line}" for side, line in refused.items() if line)
-    work = f"{task.preset}: {task.name}"
+    lengths = " / ".join(f"{count:,}" for count in dict.fromkeys(task.transitions.values()))
+    work = f"{task.preset}: {task.name}, {lengths}"
     rows = [Row(work, "return", each("return"), note=note)]
     if PEER in (seconds := each("cpu")):
         learned = {side: seconds[side] for side in (OURS, PEER)}

@@ -46,7 +46,7 @@ def test_the_page_has_promises_ratios_notes_and_the_machine(tmp_path: Path):
     assert cells(text, "rollout")[1:] == ["-", "rollout", "9 MB", "-", "9x", "-"]
     assert cells(text, "draw") == ["draw", "2 µs/call", "**torchrl 0.14 0.5x**<br>cpprb 4x"]
     assert cells(text, "a whole run")[1:] == ["9 s", "3 s", "a peer 4 s", "at most 2 s"]
-    learned = ["-", "8.67 (8..9)", "1.67 (1..2)", "-", "better"]
+    learned = ["3", "-", "8.67 (8..9)", "1.67 (1..2)", "-", "better"]
     assert cells(text, "classic: Pole")[1:] == learned
     assert cells(text, "classic: Words")[-1] == "ours: words are refused"
     assert "* 256 pairs: ours draws many at once" in text
