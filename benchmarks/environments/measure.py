@@ -56,7 +56,7 @@ def file_of(root: Path, side: str, task: Task, seed: int) -> Path:
         settings += [task.zoo, task.transitions[PPO]]
     elif side != RANDOM:
         changes = {"env": task.keys, "train": task.length(side)}
-        settings.append(make_params(side, task.preset, changes))
+        settings.append(getattr(make_params(side, task.preset, changes), side))
     digest = sha256(repr(settings).encode()).hexdigest()[:12]
     return root / CACHE / f"{side}_{task.name}_{seed}_{digest}.json"
 
