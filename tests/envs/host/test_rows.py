@@ -75,7 +75,7 @@ def test_the_image_comes_first_and_all_else_behind_it(space: Any, wrap: Any):
     ("space", "message"),
     [
         (Dict({"a": pixels(12, 12), "b": pixels(12, 12)}), "observations a and b are images"),
-        (Dict({"mission": Text(9)}), "observation mission is Text.*FilterObservation"),
+        (Dict({"mission": Text(9)}), "observation mission is of Text.*FilterObservation"),
     ],
 )
 def test_what_no_network_reads_is_refused(space: Any, message: str):
