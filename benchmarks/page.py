@@ -174,9 +174,11 @@ def spread(returns: Times | None) -> str:
 
 def against(row: Row) -> str:
     """Says how ours compares with the other library, over seeds."""
-    if not {OURS, PEER} <= row.sides.keys() or len(row.sides[PEER].values) == 1:
+    sides = [row.sides[side].values for side in (PEER, OURS) if side in row.sides]
+    seeds = min(map(len, sides), default=0)
+    if len(sides) < 2 or seeds < 2:
         return "-"
-    ours, other = (np.array(row.sides[side].values) for side in (OURS, PEER))
+    other, ours = (np.array(values[:seeds]) for values in sides)
     verdict = measure(other, ours, "higher", margin=0.0, is_paired=False).verdict
     return verdict if verdict in ("better", "worse") else "alike"
 

@@ -51,8 +51,8 @@ BUDGETS: dict[str, float] = {
     "tests/models/iqn": 1_654,
     "tests/models/actor_critic": 2_012,
     "tests/models/active_dynamics": 2_773,
-    "tests/benchmarks": 396,
-    "benchmarks": 3_105,
+    "tests/benchmarks": 392,
+    "benchmarks": 3_114,
 }
 TOKENS_WITHOUT_CODE = (
     tokenize.COMMENT,
