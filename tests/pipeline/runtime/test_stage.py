@@ -55,7 +55,7 @@ import os, sys
 from pipeline.runtime import stage
 from pipeline.stages import collect, train
 from pipeline.tracking import run
-run.LATEST_SECONDS = 1e6  # a delivery loads mlflow, in a thread of its own
+run.FIRST_SECONDS = 1e6  # a delivery loads mlflow, in a thread of its own
 def loaded(verb):
     print("loaded", verb, *sorted({name.partition(".")[0] for name in sys.modules}))
 model = sys.argv[1]
