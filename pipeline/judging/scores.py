@@ -3,7 +3,7 @@ tell whether they belong to what is in the workspace now.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -73,6 +73,12 @@ def write_scores(
     stored = StoredScores(model=model, preset=preset, digests=digests, scores=dict(scores))
     stored.digests[CONTENT] = folders.digest_of(stored.scores)
     folders.write_json(path_of(root, model), stored.model_dump())
+
+
+def judged(scores: Mapping[str, float | None], gated: Iterable[str]) -> dict[str, float | None]:
+    """Returns the gated scores, and the ends of their intervals over seeds where there are such."""
+    names = [f"{name}{end}" for name in gated for end in ("", "_low", "_high")]
+    return {name: scores[name] for name in names if name in scores}
 
 
 def read_scores(root: Path, model: str) -> StoredScores:

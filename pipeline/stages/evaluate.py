@@ -1,7 +1,7 @@
 """data/MODEL, models/MODEL -> reports/MODEL: plots, curves and scores."""
 
 from pipeline.judging import render
-from pipeline.judging.scores import digests_of, write_scores
+from pipeline.judging.scores import digests_of, judged, write_scores
 from pipeline.runtime.processes import Signals
 from pipeline.runtime.stage import Stage
 from pipeline.storage.curves import write_curves
@@ -28,11 +28,9 @@ def evaluate(stage: Stage, signals: Signals) -> None:
     write_figures(stage.reports / "plots", images)
     write_curves(stage.reports / "curves", curves)
     numbers = formats.null_if_not_finite(evaluation.scores)
-    gated = {
-        rule.metric: numbers.get(rule.metric) for rule in stage.modules.rules.gated(stage.config)
-    }
+    gated = [rule.metric for rule in stage.modules.rules.gated(stage.config)]
     # By model, because DVC shows those of all in one table.
-    folders.write_json(stage.reports / "metrics.json", {stage.model: gated})
+    folders.write_json(stage.reports / "metrics.json", {stage.model: judged(numbers, gated)})
     key = stage.key([digest, files.digest])
     with Run.of_stage(stage, files.info["run_key"], key, digest) as run:
         step = stage.config.train.steps

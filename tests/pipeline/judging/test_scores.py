@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.judging.scores import FreshScores, NotFresh, fresh_scores, read_scores
+from pipeline.judging.scores import FreshScores, NotFresh, fresh_scores, judged, read_scores
 from pipeline.storage import run_key
 from pipeline.storage.params_file import read_params
 from quatrain.errors import DataError
@@ -56,12 +56,20 @@ def test_fresh_scores_come_with_what_the_learner_says_of_its_run(space: Workspac
 def test_what_evaluate_writes_is_fresh_until_the_model_is_trained_anew(evaluated: Project):
     params = read_params(evaluated.root)
     stored, info = fresh_scores(evaluated.root, evaluated.model, params)
-    metrics = folders.read_json(evaluated.reports / "metrics.json")[evaluated.model]
-    assert metrics.items() <= stored.items()
+    metrics = folders.read_json(evaluated.reports / "metrics.json")
+    gated = ["cosine_mean", "cosine_min", "orthogonality"]
+    assert metrics == {evaluated.model: {name: stored[name] for name in gated}}
     assert read_scores(evaluated.root, evaluated.model).digests["data"] == info["dataset"]
     evaluated.choose(overlay={"seed": params.seed + 1})
     with pytest.raises(NotFresh, match=r"^params\.yaml changed after"):
         fresh_scores(evaluated.root, evaluated.model, read_params(evaluated.root))
+
+
+def test_judged_scores_come_with_their_intervals_over_seeds():
+    interval = {"share": 0.9, "share_low": 0.8, "share_high": 1.0}
+    assert judged(interval | {"share_sd": 0.1, "score": 2.0, "loss": 1.0}, ["share", "score"]) == (
+        interval | {"score": 2.0}
+    )
 
 
 @pytest.mark.parametrize(

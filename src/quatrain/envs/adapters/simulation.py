@@ -65,12 +65,12 @@ class Simulation(ABC):
         """Draws a world."""
 
 
-class Worlds:
+class SimulationBase:
     """Holds what all APIs do with a simulation: its seed is drawn once, or whenever one is given;
     no step goes before a reset; actions have the shape of their space.
     """
 
-    SEEDS = 2**63
+    LARGEST_SEED = 2**63
     np_random: np.random.Generator
 
     def __init__(self, simulation: Simulation, render_mode: str | None = None) -> None:
@@ -88,7 +88,7 @@ class Worlds:
         if options:
             raise ValueError(f"reset() takes no options, got {sorted(options)}; remove them.")
         if seed is not None or not self._seeded:
-            self._simulation.seed(int(self.np_random.integers(self.SEEDS)))
+            self._simulation.seed(int(self.np_random.integers(self.LARGEST_SEED)))
         self._seeded = self._running = True
         self._simulation.begin(np.ones(self._simulation.num_envs, bool))
 
@@ -96,7 +96,7 @@ class Worlds:
         if not self._running:
             raise gymnasium.error.ResetNeeded("No episode is running: call reset() before step().")
 
-    def _checked(self, actions: Any, space: Space[Any], they_have: str) -> np.ndarray:
+    def _checked(self, actions: Any, space: Space[Any], subject: str) -> np.ndarray:
         """Returns the actions of a running episode.
 
         Raises:
@@ -105,7 +105,7 @@ class Worlds:
         self._check_running()
         values = np.asarray(actions)
         if values.shape != space.shape:
-            raise ValueError(f"{they_have} shape {space.shape}, got {values.shape}.")
+            raise ValueError(f"{subject} shape {space.shape}, got {values.shape}.")
         return values
 
     def _observed(self, worlds: Any = ...) -> Observation:
@@ -119,7 +119,7 @@ class Worlds:
         return self._simulation.picture(env) if self.render_mode else None
 
 
-class SimulationEnv(Worlds, gymnasium.Env[Observation, Any]):
+class SimulationEnv(SimulationBase, gymnasium.Env[Observation, Any]):
     """Steps one world. Actions are never clipped; those that the world refuses raise ValueError."""
 
     def __init__(self, simulation: Simulation, render_mode: str | None = None) -> None:
@@ -160,7 +160,7 @@ class SimulationEnv(Worlds, gymnasium.Env[Observation, Any]):
         return {name: np.array(values[0]) for name, values in self._simulation.info().items()}
 
 
-class SimulationVectorEnv(Worlds, VectorEnv[Observation, np.ndarray, np.ndarray]):
+class SimulationVectorEnv(SimulationBase, VectorEnv[Observation, np.ndarray, np.ndarray]):
     """Steps worlds together and resets a world in the step that ends its episode.
 
     In such a step `info` holds, as in Gymnasium, final_obs and final_info of the marked worlds.

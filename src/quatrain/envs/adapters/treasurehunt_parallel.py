@@ -7,7 +7,7 @@ import gymnasium
 import numpy as np
 from pettingzoo import ParallelEnv
 
-from quatrain.envs.adapters.simulation import Worlds
+from quatrain.envs.adapters.simulation import SimulationBase
 from quatrain.envs.adapters.treasurehunt import AgentsSimulation, configure_rules
 from quatrain.envs.treasurehunt.config import Env
 
@@ -15,10 +15,10 @@ from quatrain.envs.treasurehunt.config import Env
 ByAgent = dict[str, Any]
 
 
-class TreasureHuntParallelEnv(Worlds, ParallelEnv[str, np.ndarray, int]):
+class TreasureHuntParallelEnv(SimulationBase, ParallelEnv[str, np.ndarray, int]):
     """Steps one world. Agents see the world at the start of a turn, then move one after another."""
 
-    SEEDS = 2**32
+    LARGEST_SEED = 2**32
 
     def __init__(self, rules: Env, render_mode: str | None = None) -> None:
         simulation = AgentsSimulation(rules, 1)

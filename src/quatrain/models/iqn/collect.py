@@ -3,7 +3,7 @@
 A world of iqn (treasurehunt.py, user_env.py, jax_env.py) is a module, `config.world`, with
 
     Dataset, collect, check, sizes                             what is collected
-    replay_inputs, scale_of, init_play_state, KEEPS_BEST       what a training begins with
+    replay_inputs, scale_of, init_play_state                   what a training begins with
     COMPILED                                                   which loop plays it
     play_template                                              what a saved one is restored by
     INPUT, input_sizes, input_limits, empty_scale, read        what is asked of a served model

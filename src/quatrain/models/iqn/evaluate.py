@@ -51,7 +51,9 @@ def evaluate(config: LearnerConfig, state: State, dataset: Any, seed: int) -> Ev
 
 
 def scores_of(config: LearnerConfig) -> Any:
-    """Returns the module with what scores and figures of the config's world have of their own."""
+    """Returns the module of the config's world with `play_held_out`, `learned_policy`, `scores`,
+    `SPREAD` and `scores_of_run`.
+    """
     # Here, because a user's environment needs no treasure hunt, and that no environment of users.
     if config.brings_env:
         from quatrain.models.iqn import user_env_scores

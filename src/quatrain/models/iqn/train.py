@@ -213,7 +213,7 @@ def init_state(config: LearnerConfig, dataset: Any, seed: int) -> State:
     state = learn.init(config, world.sizes(config, dataset), prefill, base_key)
     play_state = world.init_play_state(config, dataset, purpose_keys(base_key, learn.WORLDS))
     best: Any = ()
-    if world.KEEPS_BEST:
+    if config.brings_env:  # the best validation is kept
         best = Best(state.params, jnp.full(config.seeds, NO_RETURN, jnp.float32))
     scale = world.scale_of(config, dataset)
     return state._replace(play_state=play_state, scale=scale, best=best)

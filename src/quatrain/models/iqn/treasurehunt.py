@@ -27,8 +27,7 @@ WORLDS, PLAY = range(2)
 INPUT = "views"
 # Largest number in a view: a wall on sand counts twice.
 LARGEST_IN_VIEW = 2
-# Whether the best greedy evaluation is kept, and judged; whether compiled programs step the world.
-KEEPS_BEST = False
+# Whether compiled programs step the world.
 COMPILED = True
 # Number folded into a held-out env's key, in place of an episode, for the walk to the example.
 WALK = np.uint32(2**32 - 2)

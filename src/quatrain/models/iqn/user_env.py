@@ -40,8 +40,7 @@ MAX_ACTIONS = np.iinfo(np.int8).max
 MAX_TURN = np.iinfo(np.int16).max
 INPUT = "observations"
 LARGEST = float(np.finfo(np.float32).max)
-# Whether the best greedy evaluation is kept, and judged; whether compiled programs step the world.
-KEEPS_BEST = True
+# Whether compiled programs step the world.
 COMPILED = False
 # What steps environments between compiled programs.
 Envs = HostEnvs
