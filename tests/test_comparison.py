@@ -18,6 +18,8 @@ from quatrain.comparison import (
     measure,
     nominal_level,
 )
+from quatrain.comparison_sides import compared_rules
+from quatrain.envs.host.rules import ORIGIN, UNIT, score
 from quatrain.errors import ConfigError, TrainingDiverged
 
 COMPARISONS = 2_000
@@ -222,3 +224,37 @@ def test_figures_show_each_metric_and_curve_on_a_scale_where_right_is_better():
     assert len(figures["curves"].axes[0].lines) == 1 + 4  # a mean of five, and those that ended
     for history in ({}, {"return": (np.array([9]), np.array([1.0]))}):  # of one point: no curve
         assert compare(runs(history=history), before=runs()).plots().keys() == {"differences"}
+
+
+def test_scores_of_a_pair_are_measured_on_one_scale():
+    """Each side estimates references by its own episodes, as many as its length allows."""
+    scale, other = (-381.0, 200.0), (-347.0, 100.0)
+
+    def side(returns: list[float], scales: list[tuple[float, float]]) -> list[Run]:
+        numbers = enumerate(zip(returns, scales, strict=True))
+        return [
+            Run(
+                seed,
+                {
+                    "return_mean": mean,
+                    "score": score(mean, *scale),
+                    ORIGIN: scale[0],
+                    UNIT: scale[1],
+                },
+            )
+            for seed, (mean, scale) in numbers
+        ]
+
+    before = side([-30.0, -29.0, -31.0, -30.0], [scale] * 4)
+    after = side([-60.0, -57.0, -64.0, -59.0], [scale, scale, scale, other])
+    assert after[3].scores["score"] > before[3].scores["score"]
+    rules = compared_rules([Rule("score", "higher", 1.0)])
+    found = Comparison("iqn", "c", before, after, rules, "score", 1.0, (4,))
+    assert {name: each.better_in for name, each in found.differences.items()} == {
+        "score": 0,
+        "return_mean": 0,
+    }
+    assert found.verdict == "worse"
+    assert replace(found, is_paired=False).differences["score"].each[3] > 0
+    by_return = replace(found, metric="return_mean", margin=0.0)
+    assert "worse: -30 (" in by_return.sentence

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from quatrain.baselines import Rule
-from quatrain.comparison_sides import deciding_rule, describe, world_keys
+from quatrain.comparison_sides import compared_rules, deciding_rule, describe, world_keys
 from quatrain.errors import ConfigError
 
 RULES = (
@@ -18,6 +18,7 @@ RULES = (
 def test_the_first_metric_with_a_best_end_decides_unless_one_is_named():
     assert deciding_rule(RULES, None).metric == "error"
     assert deciding_rule(RULES, "return").tolerance == 3.0
+    assert compared_rules(RULES) == RULES
 
 
 @pytest.mark.parametrize("metric", ["coverage", "retrun"])

@@ -75,7 +75,9 @@ def write_scores(
     folders.write_json(path_of(root, model), stored.model_dump())
 
 
-def judged(scores: Mapping[str, float | None], gated: Iterable[str]) -> dict[str, float | None]:
+def judged_scores(
+    scores: Mapping[str, float | None], gated: Iterable[str]
+) -> dict[str, float | None]:
     """Returns the gated scores, and the ends of their intervals over seeds where there are such."""
     names = [f"{name}{end}" for name in gated for end in ("", "_low", "_high")]
     return {name: scores[name] for name in names if name in scores}

@@ -1,7 +1,7 @@
 """data/MODEL, models/MODEL -> reports/MODEL: plots, curves and scores."""
 
 from pipeline.judging import render
-from pipeline.judging.scores import digests_of, judged, write_scores
+from pipeline.judging.scores import digests_of, judged_scores, write_scores
 from pipeline.runtime.processes import Signals
 from pipeline.runtime.stage import Stage
 from pipeline.storage.curves import write_curves
@@ -30,7 +30,7 @@ def evaluate(stage: Stage, signals: Signals) -> None:
     numbers = formats.null_if_not_finite(evaluation.scores)
     gated = [rule.metric for rule in stage.modules.rules.gated(stage.config)]
     # By model, because DVC shows those of all in one table.
-    folders.write_json(stage.reports / "metrics.json", {stage.model: judged(numbers, gated)})
+    folders.write_json(stage.reports / "metrics.json", {stage.model: judged_scores(numbers, gated)})
     key = stage.key([digest, files.digest])
     with Run.of_stage(stage, files.info["run_key"], key, digest) as run:
         step = stage.config.train.steps

@@ -13,6 +13,7 @@ from pipeline.storage.run_key import sources_of
 from pipeline.trials.sides import Request
 from quatrain.comparison import Comparison, Table
 from quatrain.comparison_sides import differing
+from quatrain.envs.host.rules import ORIGIN
 from quatrain.registry import MODELS
 from quatrain.storage.atomic_write import write_together
 
@@ -101,13 +102,15 @@ def what_differs(root: Path, request: Request) -> list[str]:
 
 
 def of_references(comparison: Comparison) -> list[str]:
-    """Says which references differ between the trainings of a pair."""
+    """Says which references differ between the trainings of a pair, where their scores have no
+    scale that both can be measured on.
+    """
     names = {
         name
         for rule in comparison.rules
         for name in rule.references
         for old, new in zip(*comparison.sides, strict=True)
-        if comparison.is_paired and old.scores and new.scores
+        if comparison.is_paired and old.scores and new.scores and ORIGIN not in new.scores
         if old.scores.get(name) != new.scores.get(name)
     }
     if not names:

@@ -24,7 +24,7 @@ from pipeline.trials.stages import code_variables, last_line, stage_environment
 from pipeline.trials.trial import Trial, make_trial, with_keys
 from quatrain.baselines import Rule
 from quatrain.comparison import looks_to
-from quatrain.comparison_sides import deciding_rule, describe, world_keys
+from quatrain.comparison_sides import compared_rules, deciding_rule, describe, world_keys
 from quatrain.errors import ConfigError
 from quatrain.params import Params
 from quatrain.presets import read_raw
@@ -119,7 +119,7 @@ def read_request(root: Path, options: Options) -> Request | None:
         after.trial(root, model, looks[-1] - 1)  # whose seed may be too large
     except ConfigError as error:
         raise ConfigError(f"-S: {str(error).removeprefix('params.yaml: ')}") from None
-    rules = rules_of(model, preset, getattr(first.params, model))
+    rules = compared_rules(rules_of(model, preset, getattr(first.params, model)))
     rule = deciding_rule(rules, options.metric, "--metric")
     before = old_side(root, options, Side(tree, raw), after.raw["seed"], is_asked="seed" in changes)
     if before.trial(root, model, 0).key == first.key:

@@ -19,6 +19,7 @@ from jaxtyping import Float
 from pydantic_core import to_json
 
 from quatrain.baselines import NOTHING, Direction, Rule
+from quatrain.envs.host.rules import on_scale_of
 from quatrain.errors import ConfigError, TrainingDiverged
 from quatrain.progress import History
 from quatrain.seeds import SEEDS_OF_INTERVAL
@@ -28,6 +29,7 @@ if TYPE_CHECKING:  # loading a command must not load matplotlib
     from matplotlib.figure import Figure
 
 Verdict = Literal["better", "worse", "no difference", "differs", "undecided"]
+Scores = Mapping[str, float | None]
 Values = Float[np.ndarray, " seeds"]
 Table = list[dict[str, str]]
 
@@ -51,7 +53,7 @@ class Run(NamedTuple):
     """
 
     seed: int
-    scores: Mapping[str, float | None] = NOTHING
+    scores: Scores = NOTHING
     history: History = NOTHING
     weights: str = ""
     cpu_seconds: float = math.nan
@@ -220,7 +222,7 @@ class Comparison:
         model: its name.
         change: what differs, in a few words.
         before, after: trainings; those at the same place have the same seed.
-        rules: of the gated metrics.
+        rules: of the compared metrics.
         metric: the one that decides.
         margin: differences of it up to this do not matter.
         looks: after how many seeds the comparison might end.
@@ -241,18 +243,18 @@ class Comparison:
 
     @cached_property
     def differences(self) -> dict[str, Difference]:
-        """Returns each gated metric of both sides, the one that decides first.
+        """Returns each compared metric of both sides, the one that decides first.
 
         Raises:
             TrainingDiverged: no training has the metric that decides.
         """
         level = nominal_level(self.looks)
-        scored = [run.scores for side in self.sides for run in side if run.scores]
+        scored = [scores for side in self.scores for scores in side if scores]
         differences = {}
         for rule in sorted(self.rules, key=lambda rule: rule.metric != self.metric):
             old, new = (
-                np.array([run.scores.get(rule.metric) for run in side], float)
-                for side in self.sides
+                np.array([scores.get(rule.metric) for scores in side], float)
+                for side in self.scores
             )
             is_of_both = all(rule.metric in scores for scores in scored)
             if is_of_both and not np.isnan([old, new]).all():
@@ -319,6 +321,14 @@ class Comparison:
         return self.before, self.after
 
     @property
+    def scores(self) -> tuple[Sequence[Scores], Sequence[Scores]]:
+        """Returns the scores of both sides; those of a pair are measured on one scale."""
+        old, new = ([run.scores for run in side] for side in self.sides)
+        if self.is_paired:
+            new = [on_scale_of(*pair) for pair in zip(old, new, strict=True)]
+        return old, new
+
+    @property
     def has_same_weights(self) -> bool:
         """Returns whether the weights of each seed are the same bytes on both sides."""
         pairs = zip(*self.sides, strict=True)
@@ -326,7 +336,7 @@ class Comparison:
 
     @property
     def table(self) -> Table:
-        """Returns a row for each gated metric, as text by column."""
+        """Returns a row for each compared metric, as text by column."""
         rules = {rule.metric: rule for rule in self.rules}
         return [
             {

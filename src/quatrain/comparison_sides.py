@@ -6,6 +6,7 @@ from typing import Any
 from pydantic_core import to_json
 
 from quatrain.baselines import Rule
+from quatrain.envs.host.rules import RETURN
 from quatrain.errors import ConfigError
 from quatrain.validation import nearest
 
@@ -17,6 +18,13 @@ UNSET = "unset"
 # Sections, and parts of names in `collect`, of keys on which held-out worlds and scores depend.
 OF_WORLDS = ("env.", "evaluate.")
 OF_HELD_OUT = ("held_out", "plates", "starts")
+
+
+def compared_rules(gated: Sequence[Rule]) -> tuple[Rule, ...]:
+    """Returns the rules of the gated metrics, and of the return where only `score` of it is."""
+    metrics = {rule.metric for rule in gated}
+    is_shown = "score" in metrics and RETURN.metric not in metrics
+    return (*gated, RETURN) if is_shown else tuple(gated)
 
 
 def deciding_rule(rules: Sequence[Rule], metric: str | None, key: str = "metric") -> Rule:

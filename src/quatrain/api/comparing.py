@@ -15,7 +15,7 @@ from quatrain.api.results import Result
 from quatrain.api.session import computing
 from quatrain.api.training import params_from
 from quatrain.comparison import BATCHES, Comparison, Run, looks_to
-from quatrain.comparison_sides import deciding_rule, describe, world_keys
+from quatrain.comparison_sides import compared_rules, deciding_rule, describe, world_keys
 from quatrain.envs.host.config import names_user_env
 from quatrain.errors import ConfigError, TrainingDiverged
 from quatrain.params import Params
@@ -60,7 +60,7 @@ def compare(
         config: a whole config of `quatrain.config` for `before`, in place of `env` and `preset`.
         seeds: the largest number of seeds, from `seed` on.
         batches: numbers of seeds after which the comparison may end, beside `seeds`.
-        metric: the gated metric that decides; None: the first.
+        metric: the gated metric that decides, or return_mean where there is one; None: the first.
         margin: differences up to this do not matter; None: up to the tolerance of the gate.
         different_worlds: allow changes of `env`, `evaluate` or held-out worlds, with which seeds
             are no pairs.
@@ -104,7 +104,7 @@ def compare(
     after = with_changes(before, model, {**changed, "seeds": 1})
     old, new = (getattr(side, model).model_dump() for side in (before, after))
     check_sides(old, new, different_worlds)
-    rules = load(model).rules.gated(getattr(before, model))
+    rules = compared_rules(load(model).rules.gated(getattr(before, model)))
     rule = deciding_rule(rules, metric)
     with computing(before, model):
         nothing = Comparison(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.judging.scores import FreshScores, NotFresh, fresh_scores, judged, read_scores
+from pipeline.judging.scores import FreshScores, NotFresh, fresh_scores, judged_scores, read_scores
 from pipeline.storage import run_key
 from pipeline.storage.params_file import read_params
 from quatrain.errors import DataError
@@ -67,9 +67,8 @@ def test_what_evaluate_writes_is_fresh_until_the_model_is_trained_anew(evaluated
 
 def test_judged_scores_come_with_their_intervals_over_seeds():
     interval = {"share": 0.9, "share_low": 0.8, "share_high": 1.0}
-    assert judged(interval | {"share_sd": 0.1, "score": 2.0, "loss": 1.0}, ["share", "score"]) == (
-        interval | {"score": 2.0}
-    )
+    scores = interval | {"share_sd": 0.1, "score": 2.0, "loss": 1.0}
+    assert judged_scores(scores, ["share", "score"]) == interval | {"score": 2.0}
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from jaxtyping import Float64, Shaped
 
 from quatrain.envs.host.envs import Act, Begin, Episodes, HostEnvs, join, play_range
 from quatrain.envs.host.masks import nearest_legal
+from quatrain.envs.host.rules import ORIGIN, UNIT, score
 from quatrain.envs.host.sizes import FEWEST, Size
 from quatrain.envs.host.spaces import Interface, draw_actions
 from quatrain.statistics import bootstrap_interval
@@ -163,8 +164,11 @@ def reference_scores(references: References) -> dict[str, float]:
 def seed_scores(episodes: Episodes, references: References) -> dict[str, float]:
     """Returns what both learners record of the held-out episodes of one seed."""
     returns = episodes.mean_returns
+    origin, unit = _scale(returns, references)
     return {
         "score": score_of(returns, references),
+        ORIGIN: origin,
+        UNIT: unit,
         "return_mean": float(returns.mean()),
         "return_se": float(returns.std(ddof=1) / np.sqrt(len(returns))),
         "return_least": float(returns.min()),
@@ -186,22 +190,30 @@ ROUNDING = 1e-9
 def score_of(
     returns: Float64[np.ndarray, " episode"], references: Mapping[str, Float64[np.ndarray, " _"]]
 ) -> float:
-    """Computes sign(z) log2(1 + |z|), z = (mean(returns) - best mean of references) / sd(random).
+    """Computes the score of a policy, sign(z) log2(1 + |z|), z = (mean(returns) - best mean of
+    references) / sd(random).
 
     0 for the best policy without learning; one more doubles the distance from it. Learners of
     other seeds differ in proportion to what they have learned, which the logarithm makes the same
-    at any distance. The unit is the deviation of the policy's own returns where those of random
-    actions are all alike, and the distance itself (a score of 1) where both are.
+    at any distance.
 
     Args:
         returns: undiscounted, of one policy.
         references: those of policies without learning, among them `random`.
     """
+    return score(float(returns.mean()), *_scale(returns, references))
+
+
+def _scale(
+    returns: Float64[np.ndarray, " episode"], references: Mapping[str, Float64[np.ndarray, " _"]]
+) -> tuple[float, float]:
+    """Returns origin and unit of the score: the deviation of the policy's own returns where those
+    of random actions are all alike, and the distance itself (a score of 1) where both are.
+    """
     best = max(float(each.mean()) for each in references.values())
-    distance = float(returns.mean()) - best
-    units = (_deviation(references["random"]), _deviation(returns), abs(distance))
-    unit = next((each for each in units if each > 0), 1.0)
-    return float(np.copysign(np.log2(1 + abs(distance) / unit), distance))
+    distance = abs(float(returns.mean()) - best)
+    units = (_deviation(references["random"]), _deviation(returns), distance)
+    return best, next((each for each in units if each > 0), 1.0)
 
 
 def _deviation(returns: Float64[np.ndarray, " episode"]) -> float:
