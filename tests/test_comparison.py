@@ -249,12 +249,12 @@ def test_scores_of_a_pair_are_measured_on_one_scale():
     after = side([-60.0, -57.0, -64.0, -59.0], [scale, scale, scale, other])
     assert after[3].scores["score"] > before[3].scores["score"]
     rules = compared_rules([Rule("score", "higher", 1.0)])
-    found = Comparison("iqn", "c", before, after, rules, "score", 1.0, (4,))
-    assert {name: each.better_in for name, each in found.differences.items()} == {
+    comparison = Comparison("iqn", "c", before, after, rules, "score", 1.0, (4,))
+    assert {name: each.better_in for name, each in comparison.differences.items()} == {
         "score": 0,
         "return_mean": 0,
     }
-    assert found.verdict == "worse"
-    assert replace(found, is_paired=False).differences["score"].each[3] > 0
-    by_return = replace(found, metric="return_mean", margin=0.0)
+    assert comparison.verdict == "worse"
+    assert replace(comparison, is_paired=False).differences["score"].each[3] > 0
+    by_return = replace(comparison, metric="return_mean", margin=0.0)
     assert "worse: -30 (" in by_return.sentence
