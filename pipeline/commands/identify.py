@@ -10,6 +10,8 @@ from quatrain.models.active_dynamics.config import UserEnv, UserEnvTrain
 from quatrain.models.active_dynamics.rules import REFERENCES
 
 MODEL, PRESET = "active_dynamics", "gymnasium"
+# Greatest share of a reference's squared error that is left where a field is clearly better.
+CLEARLY = 0.9
 SCORES = ("innovation_nll", "nis", "coverage_90", "prediction_r2", "field_nrmse")
 
 
@@ -24,8 +26,11 @@ def identify(options: Options) -> None:
     recording, system = options.recording, options.system
     if bool(recording) == bool(system):
         raise ConfigError("give one of --recording FILE and --system NAME")
-    if recording and options.arms:
-        raise ConfigError(f"--arm: {recording} is recorded and cannot act; leave --arm out")
+    for name, is_given in (("arm", options.arms), ("transitions", options.transitions)):
+        if recording and is_given:
+            raise ConfigError(
+                f"--{name} is of a system that acts, and {recording} is recorded; leave it out"
+            )
     env = {"kind": "recording", "path": recording}
     if system:
         env = {"kind": "gymnasium", "import" if ":" in system else "id": system}
@@ -33,7 +38,8 @@ def identify(options: Options) -> None:
     env |= {name: values[name] for name in UserEnv.model_fields if name in values}
     train = {name: values[name] for name in UserEnvTrain.model_fields if name in values}
     result = quatrain.fit(MODEL, PRESET, env=env, train=train, folder=options.out)
-    print(table(result.config.shown_arm, result.scores), "", sep="\n")
+    arm = result.config.shown_arm
+    print(table(arm, result.scores), "", verdict(arm, result.scores), sep="\n")
     print(f"result: quatrain.load({options.out!r}), with plots() and predict()")
 
 
@@ -53,3 +59,25 @@ def table(arm: str, scores: Mapping[str, float]) -> str:
             rows.append((name, *cells, right.get(name, "")))
     titles = ("on held-out transitions", "learned", *REFERENCES.values(), "if right")
     return markdown_table(titles, rows)
+
+
+def verdict(arm: str, scores: Mapping[str, float]) -> str:
+    """Returns a sentence: how the field predicts beside the best simple prediction, and whether its
+    uncertainty is right.
+    """
+    learned = scores[f"prediction_r2.{arm}"]
+    best = max(REFERENCES, key=lambda name: scores[f"prediction_r2_{name}"])
+    reference = scores[f"prediction_r2_{best}"]
+    ratio = (1 - learned) / (1 - reference) if reference < 1 else 1.0
+    words = "no better" if ratio >= 1 else "better" if ratio < CLEARLY else "hardly better"
+    nis, low, high = (scores[f"{name}.{arm}"] for name in ("nis", "nis_low", "nis_high"))
+    calibration = "is calibrated"
+    if low > 1:
+        calibration = "is overconfident"
+    elif high < 1:
+        calibration = "expects larger errors than there are"
+    return (
+        f"It predicts {scores['horizon']:.0f} transitions {words} than a {REFERENCES[best]} "
+        f"({learned:.3f} of their displacement against {reference:.3f}), and {calibration} "
+        f"(nis {nis:.3g}, 95 % interval {low:.2g} to {high:.2g})."
+    )

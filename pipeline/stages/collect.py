@@ -3,6 +3,7 @@
 from pipeline.runtime.processes import Signals
 from pipeline.runtime.stage import Stage
 from quatrain.frameworks.packing import flatten
+from quatrain.registry import summary
 from quatrain.storage import folders
 
 
@@ -14,3 +15,5 @@ def collect(stage: Stage, signals: Signals) -> None:
     folders.save(stage.data, {"dataset.safetensors": arrays}, {"stage": stage.name})
     megabytes = sum(array.nbytes for array in arrays.values()) / 1e6
     print(f"{stage.name}: {stage.data.relative_to(stage.root)}: {megabytes:.1f} MB")
+    if line := summary(stage.model, stage.config, dataset):
+        print(f"{stage.name}: {line}")

@@ -53,6 +53,12 @@ class Model:
             raise ModuleNotFoundError(reason, name=error.name) from error
 
 
+def summary(name: str, config: Any, dataset: Any) -> str:
+    """Returns in one line what a dataset has to learn from; nothing if the model does not tell."""
+    collecting = load(name).collect
+    return str(collecting.summary(config, dataset)) if hasattr(collecting, "summary") else ""
+
+
 def load(name: str) -> Model:
     """Returns the model of this name.
 

@@ -49,7 +49,10 @@ def test_a_table_has_named_columns(tmp_path: Path):
             "episode has 4 rows, and not 5 as the other arrays; give each one a row",
         ),
         ({"episode": np.arange(5)}, "each of 5 episodes has one row: no step"),
-        ({"observations": np.full((5, 2), np.nan)}, "observations is nan in row 0, number 0"),
+        (
+            {"observations": np.full((5, 2), np.nan)},
+            "observations is nan in row 0, number 0; 5 of 5 rows",
+        ),
         ({"observations": np.full((5, 2), "a")}, "holds no numbers"),
     ],
 )
@@ -63,11 +66,15 @@ def test_a_fault_of_an_archive_is_one_line(tmp_path: Path, change: dict[str, Any
     ("name", "text", "message"),
     [
         ("walks.csv", "x,episode\n1,0\n2,0\n", "has no 'y'; it has x, episode"),
-        ("walks.csv", "y,episode\n1,0\nnan,0\n", "y is nan in row 3, number 0; leave that episode"),
+        (
+            "walks.csv",
+            "y,episode\n1,0\nnan,0\n",
+            "y is nan in row 3; 1 of 2 rows cannot be used: leave",
+        ),
         (
             "walks.csv",
             "y,episode\n1,0\nb,0\n",
-            r"cannot be read \(row 3: could not convert .* 'b'\)",
+            r"cannot be read \(column y, row 3: 'b' is no number\)",
         ),
         ("walks.csv", "y,episode\n1,0\n1\n", "row 3 has 1 columns, the header 2"),
         ("walks.csv", "y,episode\n0,5,0\n", "row 2 has 3 columns, .* and points in numbers"),

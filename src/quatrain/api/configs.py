@@ -201,6 +201,11 @@ def env_keys(env: Any) -> dict[str, Any]:
         DataError: a callable raised when it was called to find out which kind it makes.
         PackageMissing: gymnasium is not installed.
     """
+    if isinstance(env, Mapping) and callable(env.get("true_field")):
+        require("env", ("gymnasium",), "gym")
+        from quatrain.envs.host.given import name_of
+
+        env = {**env, "true_field": name_of(env["true_field"])}
     if isinstance(env, Mapping) and env.get("kind") == "recording":
         return {**NO_ENV, **env}
     if isinstance(env, Mapping) and not {"id", "import", "wrappers"} & env.keys():

@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from quatrain.api.configs import as_path, check_count, check_dataset, with_changes
-from quatrain.api.progress_display import shown
+from quatrain.api.progress_display import shown, write
 from quatrain.api.results import SAVED, Result
 from quatrain.api.session import computing
 from quatrain.comparison_sides import describe
 from quatrain.errors import ConfigError
 from quatrain.params import Params
 from quatrain.progress import History, Progress, Row, history, rows
-from quatrain.registry import load
+from quatrain.registry import load, summary
 from quatrain.seeds import derive_seed
 from quatrain.storage import folders
 
@@ -152,6 +152,8 @@ def train(begun: Result, watch: Watch) -> Result:
     if dataset is None:
         dataset = modules.collect.collect(config, derive_seed(params.seed, "collect", model))
     check_dataset(model, dataset, modules.collect.dataset_type(config))
+    if watch.is_shown and (line := summary(model, config, dataset)):
+        write(f"{model}: {line}")
     table = _table(begun.history)
     step, state, saved = begun.step, begun.state, begun.step
 

@@ -169,10 +169,11 @@ def policy_of(result: "Result") -> Any:
     """
     begin = getattr(load(result.model).evaluate, "learned_policy", None)
     if begin is None or not result.config.brings_env:
+        argument = "env" if getattr(result.config.env, "is_recorded", False) else "seed"
         raise ConfigError(
             f"{result.model} does not act in an environment of a user here; "
-            "quatrain.evaluate(result, seed=...) scores it on other data, and result.films() has "
-            "what it shows"
+            f"quatrain.evaluate(result, {argument}=...) scores it on other data, and "
+            "result.films() has what it shows"
         )
     return begin(result.config, result.state, result.dataset)
 

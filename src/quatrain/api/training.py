@@ -167,8 +167,8 @@ def evaluate(
     Raises:
         ConfigError: `env` or `seed` cannot be used, or `result` is none.
         DataError: the model cannot be scored on these data: they are of another form; or `seed`
-            is given, and the seed drew the system itself (active_dynamics), or numbered the states
-            that walks visit (allo in an environment of the user's own).
+            is given for a recording, or where the seed drew the system itself (active_dynamics), or
+            numbered the states that walks visit (allo in an environment of the user's own).
 
     Example:
         >>> quatrain.evaluate(result, seed=7)["return_mean"]
@@ -229,6 +229,11 @@ def held_out_again(result: Result, seed: int | None) -> Any:
     """
     if seed is None:
         return result.dataset
+    if getattr(result.config.env, "is_recorded", False):
+        raise DataError(
+            f"{result.config.env.path} is a recording, of which no seed draws other held-out data; "
+            "leave out seed, or pass env with another path"
+        )
     modules = load_modules(result.model)
     other = modules.collect.collect(result.config, derive_seed(seed, "collect", result.model))
     if not is_of_one_system(result.dataset, other):

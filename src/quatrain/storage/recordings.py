@@ -45,9 +45,11 @@ class Table(NamedTuple):
         faulty = np.argwhere(~(np.abs(rows) <= LARGEST))
         if len(faulty):
             row, column = faulty[0].tolist()
+            number = f", number {column}" if rows.shape[1] > 1 else ""
+            unusable = f"{len(np.unique(faulty[:, 0]))} of {len(rows)} rows cannot be used"
             raise DataError(
-                f"{self.path}: {name} is {rows[row, column]} in row {self.place(row)}, number "
-                f"{column}; leave that episode out, or end it before"
+                f"{self.path}: {name} is {rows[row, column]} in row {self.place(row)}{number}; "
+                f"{unusable}: leave their episodes out, or end them before"
             )
         return rows
 
@@ -115,12 +117,16 @@ def _read_csv(file: Path) -> dict[str, np.ndarray]:
                 f"row {place} has {len(cells)} columns, the header {len(names)}; write commas "
                 "between columns, and points in numbers"
             )
-        try:
-            rows.append([*map(float, cells)])
-        except ValueError as error:
-            raise DataError(f"row {place}: {error}") from None
+        rows.append([_number(*cell, place) for cell in zip(names, cells, strict=True)])
     columns = np.array(rows).reshape(-1, len(names)).T
     return dict(zip(names, columns, strict=True))
+
+
+def _number(column: str, cell: str, row: int) -> float:
+    try:
+        return float(cell)
+    except ValueError:
+        raise DataError(f"column {column}, row {row}: {cell.strip()!r} is no number") from None
 
 
 def read_recording(path: str, columns: tuple[str, ...] | None = None) -> Recording:

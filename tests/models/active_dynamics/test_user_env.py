@@ -14,7 +14,7 @@ from quatrain.envs.host.user_code import make
 from quatrain.errors import DataError, QuatrainError
 from quatrain.models.active_dynamics import collect, train
 from quatrain.models.active_dynamics.config import ActiveDynamicsUserEnvConfig
-from quatrain.models.active_dynamics.user_env import data, scores
+from quatrain.models.active_dynamics.user_env import data, phase_plane, scores
 from tests.conftest import shapes_unchecked
 from tests.models.active_dynamics import user_envs
 
@@ -105,7 +105,14 @@ def test_a_saved_result_answers_in_the_units_of_the_system(tmp_path: Path):
     true = (held_out.next_obs[:50] - held_out.obs[:50]) / DT
     assert np.linalg.norm(answer["velocity"] - true) < 0.05 * np.linalg.norm(true)
     assert (answer["deviation"] > 0).all()
-    assert list(result.plots()) == ["prediction", "learning_curve"]
+    pictures = result.plots()
+    assert list(pictures) == ["field", "prediction", "learning_curve"]
+    learned, true, _ = pictures["field"].axes
+    assert [axes.get_title(loc="left") for axes in (learned, true)] == [
+        "Learned from 2,000 transitions",
+        "True field",
+    ]
+    assert learned.get_xlabel() == "angle of state 0 and state 1"
     assert result.judged_scores.keys() == {
         "innovation_nll.active",
         "prediction_r2.active",
@@ -171,16 +178,58 @@ def test_the_time_step_of_an_environment_is_any_finite_number(
             data.time_step(config.env)
 
 
+def test_the_field_is_drawn_over_an_angle_and_its_velocity():
+    train_runs = pendulum().dataset.train
+    order = [2, 0, 1]
+    y, next_y = (part[:, order].astype(float) for part in (train_runs.obs, train_runs.next_obs))
+    plane = phase_plane.make_plane(y, (next_y - y) / DT, ["turn", "cos theta", "sin theta"])
+    assert plane.shown == [
+        phase_plane.Coordinate("theta", (1, 2)),
+        phase_plane.Coordinate("turn", (0,)),
+    ]
+
+    def field(states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        turn, cos, sin = states.T
+        return np.stack([9 * sin, -turn * sin, turn * cos], 1), np.full(states.shape, 0.5)
+
+    speeds, deviations = plane.flow(field)
+    angle, turn = np.meshgrid(*plane.ticks, indexing="ij")
+    np.testing.assert_allclose(speeds, [turn, 9 * np.sin(angle)], atol=1e-12)
+    np.testing.assert_allclose(deviations, 0.5)
+
+
+def test_the_field_of_one_state_is_a_line():
+    y = np.linspace(-1, 2, 30)[:, None]
+    plane = phase_plane.make_plane(y, -y, ["x"])
+    picture = phase_plane.draw(plane, {"Learned": lambda states: (-states, 0 * states)})
+    (axes,) = picture.axes
+    (line,) = axes.lines
+    np.testing.assert_allclose(line.get_ydata(), -line.get_xdata())
+    assert axes.get_ylabel() == "velocity of x"
+
+
 # Recordings.
+
+
+def swing(y: np.ndarray) -> np.ndarray:
+    """Returns the field of the pendulum that `log` records."""
+    cosine, sine, turn = y.T
+    return np.stack([-turn * sine, turn * cosine, -9.8 * sine - turn], 1)
 
 
 def test_a_recorded_pendulum_is_identified_and_its_known_control_may_be_given(tmp_path: Path):
     path = write(tmp_path / "run.csv", log())
     for control in (None, [[0], [0], [2]]):
-        metrics = fit(recording(path, control=control)).scores
+        result = fit(recording(path, control=control, true_field=swing))
+        metrics = result.scores
         assert metrics["prediction_r2.recorded"] > 0.97
+        assert metrics["field_nrmse.recorded"] < 0.3
         assert 0.8 < metrics["coverage_90.recorded"] < 0.98
         assert metrics["nis_low.recorded"] < 1 < metrics["nis_high.recorded"]
+    labels = [axes.get_ylabel() for axes in result.plots()["prediction"].axes]
+    assert labels == ["cos theta", "sin theta", "omega"]
+    with pytest.raises(DataError, match="is a recording, of which no seed draws other held-out"):
+        quatrain.evaluate(result, seed=3)
 
 
 def test_runs_end_at_a_border_of_runs_and_of_files(tmp_path: Path):
@@ -198,6 +247,13 @@ def test_runs_end_at_a_border_of_runs_and_of_files(tmp_path: Path):
         )
 
 
+def test_files_have_the_same_columns(tmp_path: Path):
+    write(tmp_path / "part_0.csv", log(90))
+    write(tmp_path / "part_1.csv", log(90), "t,u,omega,theta")
+    with pytest.raises(DataError, match="files have different columns; make them equal"):
+        read(tmp_path / "part_*.csv")
+
+
 def test_arrays_hold_runs_of_unequal_length(tmp_path: Path):
     rows = log(150)
     path = tmp_path / "runs.npz"
@@ -206,6 +262,17 @@ def test_arrays_hold_runs_of_unequal_length(tmp_path: Path):
     assert dataset.train.ends.nonzero()[0].tolist() == [88, len(dataset.train.ends) - 1]
     np.testing.assert_allclose(dataset.train.obs[89:91], rows[90:92, 2:], rtol=1e-6)
     assert float(dataset.dt) == DT
+    assert dataset.state_names == ["observations 0", "observations 1"]
+
+
+@pytest.mark.parametrize("wrap", [2 * np.pi, np.inf])
+def test_angles_in_radians_may_turn_fast(tmp_path: Path, wrap: float):
+    rows = log(150)
+    rows[:, 2] = 30 * rows[:, 0]
+    if np.isfinite(wrap):
+        rows[:, 2] %= wrap
+    dataset = read(write(tmp_path / "run.csv", rows))
+    assert dataset.state_names == ["cos theta", "sin theta", "omega"]
 
 
 # Faults.
@@ -223,6 +290,12 @@ def turning() -> np.ndarray:
     return rows
 
 
+def swinging(largest: float) -> np.ndarray:
+    rows = log(150)
+    rows[:, 2] = largest * np.sin(2 * rows[:, 0])
+    return rows
+
+
 def spoilt(row: int, column: int, value: float) -> np.ndarray:
     rows = log(150)
     rows[row, column] = value
@@ -233,16 +306,19 @@ def spoilt(row: int, column: int, value: float) -> np.ndarray:
     ("rows", "env", "message"),
     [
         (log(150), {"actions": ["v"]}, "has no 'v'; it has t, u, theta, omega"),
+        (log(150), {"run": "trail"}, "has no 'trail'; it has t, u, theta, omega"),
+        (log(150), {"time": "tim"}, "has no 'tim'; it has t, u, theta, omega"),
         (log(150), {"angles": ["phi"]}, "angle 'phi' is no state; these are ('theta', 'omega')"),
         (log(150), {"time": None, "dt": 0.1}, "t changes evenly in almost each row, as time"),
         (log(150), {"time": None, "states": ["omega"], "angles": []}, "set active_dynamics.env.dt"),
         (turning(), {"angles": []}, "theta jumps by about 2 pi at row 9: an angle; list it in"),
         (turning() * [1, 1, 180 / np.pi, 1], {}, "theta goes from -178.576 to 178.852, as degrees"),
         (turning() * [1, 1, 180 / np.pi, 1], {"angles": []}, "theta jumps by about 360 at row 9"),
-        (spoilt(3, 3, np.nan), {}, "omega is nan in row 5, number 0; leave"),
+        (swinging(60), {}, "theta turns by more than pi/2 from 82% of the rows to the next; write"),
+        (spoilt(3, 3, np.nan), {}, "omega is nan in row 5; 1 of 150 rows cannot be used: leave"),
         (spoilt(9, 0, 7), {}, "t goes on by 6.6 at row 11, mostly by 0.05; record in even steps"),
         (log(40), {}, "leaves 31 of 39 transitions to learn from, which takes 64"),
-        (log(150), {"actions": []}, "has no 'actions'; it has t, u, theta, omega"),
+        (log(150), {"actions": []}, "theta, omega: name the columns of actions in active_dynamics"),
     ],
 )
 def test_a_fault_of_a_table_has_one_line(
@@ -284,8 +360,8 @@ def test_arrays_need_one_row_each(tmp_path: Path):
             {"control": [[1.0]]},
             "has 3 states and 1 actions; active_dynamics.env.control has 1 rows",
         ),
-        ({"true_field": f"{HERE}:flat_field"}, "returned (100,) for states (100, 3); return one"),
-        ({"true_field": f"{HERE}:missing"}, "has no attribute 'missing'"),
+        ({"true_field": f"{HERE}:flat_field"}, "returned (5,) for states (5, 3), or numbers"),
+        ({"true_field": f"{HERE}:missing"}, "has no attribute 'missing'; give a function of a"),
         ({"import": f"{HERE}:Timeless", "max_episode_steps": 9}, "has no finite dt above 0"),
         (
             {"import": f"{HERE}:Choices", "max_episode_steps": 9, "dt": 0.1},
@@ -303,7 +379,9 @@ def test_what_cannot_be_a_system_has_one_line(env: dict[str, Any], message: str)
         "train": {"arms": ["random"], "transitions": 80, "record_every": 20},
         "network": {"features": 8},
     }
+    records: list[Any] = []
     with pytest.raises(QuatrainError) as caught:
-        fit(env, **changes)
+        fit(env, callback=records.append, **changes)
+    assert not records  # nothing was learned
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)

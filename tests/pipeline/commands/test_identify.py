@@ -6,6 +6,7 @@ import pytest
 
 import quatrain
 from pipeline.cli import main
+from pipeline.commands.identify import verdict
 from pipeline.commands.verbs import matrix
 from tests.conftest import shapes_unchecked
 from tests.models.active_dynamics.test_user_env import DT, log, write
@@ -18,7 +19,11 @@ def test_a_recording_gives_a_table_and_a_result(project, capsys):
     with shapes_unchecked():
         command = ["identify", "--recording", "run.csv", *COLUMNS, "--dt", str(DT)]
         assert main([*command, "--control", "0;0;2", "--out", "mine"]) == 0
-    rows = capsys.readouterr().out.splitlines()
+    out, err = capsys.readouterr()
+    assert "319 transitions of 1 runs to learn from; 80 transitions of 1 runs held out" in err
+    assert "states cos theta, sin theta, omega; actions u" in err
+    rows = out.splitlines()
+    assert any(line.startswith("It predicts 20 transitions better than a linear") for line in rows)
     (line,) = (line for line in rows if line.startswith("| prediction_r2"))
     learned, still, linear = (float(cell) for cell in line.split("|")[2:5])
     assert learned > 0.9 > max(still, linear)
@@ -31,7 +36,16 @@ def test_a_recording_gives_a_table_and_a_result(project, capsys):
     ("options", "code", "message"),
     [
         ([], 2, "give one of --recording FILE and --system NAME"),
-        (["--recording", "run.csv", "--arm", "active"], 2, "run.csv is recorded and cannot act"),
+        (
+            ["--recording", "run.csv", "--arm", "active"],
+            2,
+            "--arm is of a system that acts, and run.csv",
+        ),
+        (
+            ["--recording", "run.csv", "--transitions", "500"],
+            2,
+            "--transitions is of a system that",
+        ),
         (["--recording", "run.csv", "--action-bound", "3"], 2, "action_bound has no effect with"),
         (["--system", "Pendulum-v1", "--time", "t"], 2, "time has no effect with kind: gymnasium"),
         (["--recording", "missing.npz", "--out", "params.yaml"], 3, "params.yaml: is a file where"),
@@ -47,6 +61,30 @@ def test_what_does_not_go_together_has_one_line(options, code, message, capsys):
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("identify: ")
     assert message in line
+
+
+@pytest.mark.parametrize(
+    ("learned", "linear", "nis", "message"),
+    [
+        (0.998, 0.467, 1.1, "20 transitions better than a linear model (0.998 of their"),
+        (0.518, 0.515, 1.1, "hardly better than a linear model"),
+        (-3.0, -2.0, 1.1, "no better than a constant velocity (-3.000 of their displacement again"),
+        (0.9, 0.5, 1.1, "and is calibrated (nis 1.1, 95 % interval 0.7 to 1.5)."),
+        (0.9, 0.5, 3.0, "and is overconfident (nis 3, 95 % interval 2.6 to 3.4)."),
+        (0.9, 0.5, 0.2, "and expects larger errors than there are (nis 0.2,"),
+    ],
+)
+def test_the_verdict_compares_with_the_best_simple_prediction(learned, linear, nis, message):
+    scores = {
+        "horizon": 20.0,
+        "prediction_r2.active": learned,
+        "prediction_r2_linear_model": linear,
+        "prediction_r2_constant_velocity": -1.0,
+        "nis.active": nis,
+        "nis_low.active": nis - 0.4,
+        "nis_high.active": nis + 0.4,
+    }
+    assert message in verdict("active", scores)
 
 
 def test_a_matrix_is_written_by_rows():

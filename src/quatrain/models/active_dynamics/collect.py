@@ -9,7 +9,6 @@ import torch
 from jaxtyping import Bool, Float, Float32
 from torch import Generator, Tensor
 
-from quatrain.envs.host.envs import check_interface
 from quatrain.envs.vector_field import policies
 from quatrain.envs.vector_field.config import Env
 from quatrain.envs.vector_field.fields import make_field, region_grid, restore_field
@@ -246,16 +245,23 @@ def emission_of(config: ActiveDynamicsConfig, dataset: Dataset) -> Emission:
     return Emission(observation.kind, observation.noise, *map(torch.tensor, dataset.emission))
 
 
+def summary(config: ActiveDynamicsConfig, dataset: Dataset | data.Dataset) -> str:
+    """Returns in one line what a user's system gave to learn from; nothing of a built-in field."""
+    if isinstance(config, ActiveDynamicsUserEnvConfig) and isinstance(dataset, data.Dataset):
+        return data.summary(config, dataset)
+    return ""
+
+
 def check(config: ActiveDynamicsConfig, dataset: Dataset | data.Dataset) -> None:
     """Checks that the dataset was collected under this config, as far as it shows.
 
     Raises:
         DatasetMismatch: it belongs to another config; or something in it is not finite.
-        DataError: a user's environment cannot be made.
+        DataError: a user's environment cannot be made, or its true field cannot be used.
     """
     if isinstance(config, ActiveDynamicsUserEnvConfig):
         assert isinstance(dataset, data.Dataset)
-        check_interface(config.env, dataset.interface)
+        data.check(config, dataset)
         return
     assert isinstance(dataset, Dataset)
     for name, shape in _shapes(config).items():

@@ -33,7 +33,7 @@ def plots(
     Maps need a field in the plane. A filter has innovations, seq_vae a bound on the evidence.
     """
     if isinstance(config, ActiveDynamicsUserEnvConfig):
-        return figures.draw(config, dataset, history, evaluation)
+        return figures.draw(config, state, dataset, history, evaluation)
     scores = evaluation.scores
     study = make_study(config, state, dataset, evaluation.outcomes)
     pictures: dict[str, Picture] = {

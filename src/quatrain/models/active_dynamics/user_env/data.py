@@ -8,16 +8,16 @@ from typing import NamedTuple
 
 import numpy as np
 from gymnasium.spaces import Box
-from jaxtyping import Bool, Float32, Float64
+from jaxtyping import Bool, Float32, Float64, UInt8
 
-from quatrain.envs.host.config import EPISODE, FLAGS
-from quatrain.envs.host.envs import HostEnvs, Transition
+from quatrain.envs.host.envs import HostEnvs, Transition, check_interface
 from quatrain.envs.host.spaces import Interface, SavedInterface, describe
-from quatrain.envs.host.user_code import make, user_code
+from quatrain.envs.host.user_code import imported, make, user_code
 from quatrain.errors import DataError
-from quatrain.models.active_dynamics.config import ACTIONS, UserEnv
 from quatrain.models.active_dynamics.config import ActiveDynamicsUserEnvConfig as Config
-from quatrain.storage.recordings import OBSERVATIONS, Table, read_table
+from quatrain.models.active_dynamics.config import UserEnv
+from quatrain.models.active_dynamics.user_env import recorded
+from quatrain.models.active_dynamics.user_env.recorded import RecordedFile
 
 # Least transitions that something is learned from.
 FEWEST = 50
@@ -27,13 +27,8 @@ MOST_STATES = 64
 HOLD = (1, 19)
 # Environments that they are played in.
 NUM_ENVS = 2
-# Largest difference of two steps of time, relative to their median.
-UNEVEN = 0.1
-# Share of rows in which no state changes evenly.
-MOSTLY = 0.95
-# A whole turn in radians and in degrees, and how near to it, relatively, a jump of an angle is.
-TURNS = {"2 pi": 2 * np.pi, "360": 360.0}
-WITHIN = 0.08
+# States at which a true field is tried.
+TRIED = 5
 
 
 class Runs(NamedTuple):
@@ -54,13 +49,18 @@ class Runs(NamedTuple):
 class Dataset(NamedTuple):
     """Holds what all arms begin with, or all recorded transitions to learn from, and held-out ones.
 
-    dt: time of a transition.
+    dt: time of a transition. names: of the states in UTF-8, one a line.
     """
 
     train: Runs
     held_out: Runs
     interface: SavedInterface
     dt: Float64[np.ndarray, ""]
+    names: UInt8[np.ndarray, " byte"]
+
+    @property
+    def state_names(self) -> list[str]:
+        return self.names.tobytes().decode().split("\n")
 
 
 def collect(config: Config, seed: int) -> Dataset:
@@ -76,7 +76,58 @@ def collect(config: Config, seed: int) -> Dataset:
     dt = np.array(time_step(config.env))
     train, interface = play(config, config.collect.warmup, int(env_seed))
     held_out, _ = play(config, config.collect.held_out_transitions, int(held_out_seed))
-    return Dataset(train, held_out, interface.saved, dt)
+    names = [f"state {place}" for place in range(train.obs.shape[1])]
+    return Dataset(train, held_out, interface.saved, dt, _as_bytes(names))
+
+
+def _as_bytes(names: Sequence[str]) -> UInt8[np.ndarray, " byte"]:
+    return np.frombuffer("\n".join(names).encode(), np.uint8)
+
+
+def summary(config: Config, dataset: Dataset) -> str:
+    """Returns in one line what there is to learn from."""
+    env = config.env
+    parts = [
+        f"{len(runs.ends):,} transitions of {int(runs.ends.sum()):,} runs {use}"
+        for runs, use in ((dataset.train, "to learn from"), (dataset.held_out, "held out"))
+    ]
+    states = ", ".join(dataset.state_names)
+    actions = ", ".join(env.actions) or str(dataset.train.actions.shape[1])
+    parts += [f"dt {dataset.dt:.4g}", f"states {states}", f"actions {actions}"]
+    return f"{env.path or env.name}: {'; '.join(parts)}"
+
+
+def check(config: Config, dataset: Dataset) -> None:
+    """Checks that the dataset is of the config's environment, and tries the true field.
+
+    Raises:
+        DatasetMismatch: it is of another environment.
+        DataError: the environment cannot be made, or the true field cannot be used.
+    """
+    check_interface(config.env, dataset.interface)
+    if config.env.true_field is not None:
+        true_velocities(config.env.true_field, dataset.train.obs[:TRIED].astype(float))
+
+
+def true_velocities(name: str, y: Float64[np.ndarray, "point d"]) -> Float64[np.ndarray, "point d"]:
+    """Returns what the function `name` (module:function) tells of the field at some states.
+
+    Raises:
+        DataError: it cannot be imported, or returns no velocities.
+    """
+    module, _, function = name.partition(":")
+    with user_code(
+        lambda reason: (
+            f"active_dynamics.env.true_field {name}: {reason}; give a function of a module that "
+            "can be imported here: states [n, d] -> velocities [n, d]"
+        )
+    ):
+        velocities = np.asarray(imported(module, function)(y.copy()), float)
+        if velocities.shape != y.shape or not np.isfinite(velocities).all():
+            raise DataError(
+                f"returned {velocities.shape} for states {y.shape}, or numbers that are not finite"
+            )
+    return velocities
 
 
 # Environments.
@@ -152,9 +203,10 @@ def _recorded(config: Config) -> Dataset:
     env = config.env
     pattern = Path(str(env.path))
     files = sorted(map(str, pattern.parent.glob(pattern.name))) or [str(pattern)]
-    runs, steps = zip(*(_read(env, file) for file in files), strict=True)
-    if len({(part.obs.shape[1], part.actions.shape[1]) for part in runs}) > 1:
-        raise DataError(f"{env.path}: files have different numbers of columns; make them equal")
+    tables = [recorded.read(env, file) for file in files]
+    runs = [_runs_of(table) for table in tables]
+    if len({(*table.names, table.actions.shape[1]) for table in tables}) > 1:
+        raise DataError(f"{env.path}: files have different columns; make them equal")
     joined = Runs(*map(np.concatenate, zip(*runs, strict=True)))
     count = len(joined.ends)
     border = count - round(config.collect.held_out_fraction * count)
@@ -167,83 +219,13 @@ def _recorded(config: Config) -> Dataset:
     bound = np.abs(joined.actions).max(0)
     states = Box(-np.inf, np.inf, joined.obs.shape[1:])
     interface = describe({"recording": (states, Box(-bound, bound))}, count)
-    dt = np.array(np.median(steps))
-    return Dataset(joined.part(0, border), joined.part(border, count), interface.saved, dt)
+    dt = np.array(np.median([table.step for table in tables]))
+    parts = (joined.part(0, border), joined.part(border, count))
+    return Dataset(*parts, interface.saved, dt, _as_bytes(tables[0].names))
 
 
-def _read(env: UserEnv, file: str) -> tuple[Runs, float]:
-    """Returns the runs of a file, and their time step: the actions of a row lead to the next."""
-    table = read_table(file)
-    actions = np.concatenate([table.rows(name) for name in env.actions or ACTIONS], 1)
-    is_last = table.last_rows(len(actions), env.run or EPISODE)
-    states = [_state(env, table, name, is_last) for name in _states(env, table)]
-    y, a = (column.astype(np.float32) for column in (np.concatenate(states, 1), actions))
+def _runs_of(table: RecordedFile) -> Runs:
+    """Returns transitions: the actions of a row lead to the next."""
+    obs, actions, is_last, *_ = table
     rows = np.flatnonzero(~is_last)
-    runs = Runs(y[rows], a[rows], y[rows + 1], is_last[rows + 1])
-    return runs, env.dt or _even_step(env, table, is_last)
-
-
-def _states(env: UserEnv, table: Table) -> Sequence[str]:
-    """Returns the names of the states."""
-    others = {*env.actions, *ACTIONS, *FLAGS, EPISODE, env.time, env.run}
-    columns = [name for name in table.arrays if name not in others]
-    names = env.states or ((OBSERVATIONS,) if OBSERVATIONS in columns else (*columns,))
-    for angle in env.angles:
-        if angle not in names:
-            raise DataError(f"{table.path}: angle {angle!r} is no state; these are {names}")
-    return names or (OBSERVATIONS,)
-
-
-def _state(
-    env: UserEnv, table: Table, name: str, is_last: Bool[np.ndarray, " row"]
-) -> Float64[np.ndarray, "row number"]:
-    """Returns the numbers of a state, of an angle cosine and sine.
-
-    Raises:
-        DataError: it is no state, an angle that is not listed, or one in degrees.
-    """
-    values = table.rows(name, len(is_last))
-    if name in env.angles:
-        least, most = values.min(), values.max()
-        if any(0 <= least - low < 36 and 324 < most - low <= 360 for low in (-180, 0)):
-            raise DataError(
-                f"{table.path}: angle {name} goes from {least:g} to {most:g}, as degrees do; write "
-                "it in radians"
-            )
-        return np.concatenate([np.cos(values), np.sin(values)], 1)
-    rows = np.flatnonzero(~is_last)
-    steps = np.diff(values, axis=0)[rows]
-    if (np.isclose(steps, np.median(steps, 0), rtol=UNEVEN, atol=0).mean(0) > MOSTLY).any():
-        raise DataError(
-            f"{table.path}: {name} changes evenly in almost each row, as time or the number of a "
-            "run does; name it in active_dynamics.env.time or run, or list the states"
-        )
-    for text, turn in TURNS.items():
-        is_turn = np.abs(np.abs(steps) - turn) < turn * WITHIN
-        jumps = (is_turn & (np.ptp(values, 0) < turn * (1 + WITHIN))).any(1)
-        if jumps.any():
-            raise DataError(
-                f"{table.path}: {name} jumps by about {text} at row "
-                f"{table.place(int(rows[jumps][0]) + 1)}: an angle; list it in "
-                "active_dynamics.env.angles, in radians"
-            )
-    return values
-
-
-def _even_step(env: UserEnv, table: Table, is_last: Bool[np.ndarray, " row"]) -> float:
-    if env.time is None:
-        raise DataError(
-            f"{table.path}: nothing tells its time step; set active_dynamics.env.dt or time"
-        )
-    rows = np.flatnonzero(~is_last)
-    steps = np.diff(table.rows(env.time, len(is_last))[:, 0])[rows]
-    step = float(np.median(steps))
-    uneven = np.abs(steps - step) > UNEVEN * abs(step)
-    if step <= 0 or uneven.any():
-        place = int(uneven.argmax())
-        raise DataError(
-            f"{table.path}: {env.time} goes on by {steps[place]:g} at row "
-            f"{table.place(int(rows[place]) + 1)}, mostly by {step:g}; record in even steps, or "
-            "begin another run there (active_dynamics.env.run)"
-        )
-    return step
+    return Runs(obs[rows], actions[rows], obs[rows + 1], is_last[rows + 1])

@@ -8,12 +8,10 @@ import torch
 from jaxtyping import Float64, Int64
 from torch import Tensor
 
-from quatrain.envs.host.user_code import imported, user_code
-from quatrain.errors import DataError
 from quatrain.models.active_dynamics.config import ActiveDynamicsUserEnvConfig as Config
 from quatrain.models.active_dynamics.losses import LOG_2PI
 from quatrain.models.active_dynamics.user_env import regression
-from quatrain.models.active_dynamics.user_env.data import Dataset, Runs
+from quatrain.models.active_dynamics.user_env.data import Dataset, Runs, true_velocities
 from quatrain.models.active_dynamics.user_env.learn import State, to_tensors
 from quatrain.models.active_dynamics.user_env.regression import Model, Transitions
 from quatrain.progress import Evaluation
@@ -30,7 +28,7 @@ Paths = Int64[Tensor, "path time"]
 
 
 class Outcome(NamedTuple):
-    """Holds the states of a held-out path, and what is predicted of it."""
+    """Holds the states of a held-out path, and what is predicted of it, in the user's units."""
 
     measured: Float64[np.ndarray, "moment d"]
     predicted: Float64[np.ndarray, "learner moment d"]
@@ -57,8 +55,11 @@ def evaluate(config: Config, state: State, dataset: Dataset) -> Evaluation:
         scores |= {f"{name}.{arm}": value for arm, value in zip(config.arms, medians, strict=True)}
     scores |= reference_scores(models[0], dataset, paths)
     first = paths[:1]
-    measured = models[0].state(torch.cat([held_out.y[first[0, :1]], held_out.next_y[first[0]]]))
-    predicted = [follow(model, held_out, first, dt, predict_of(model))[0] for model in models]
+    measured = torch.cat([held_out.y[first[0, :1]], held_out.next_y[first[0]]])
+    predicted = [
+        follow(model, held_out, first, dt, predict_of(model))[0] / model.scale + model.center
+        for model in models
+    ]
     outcome = Outcome(measured.numpy(force=True), torch.stack(predicted).numpy(force=True))
     return Evaluation(scores, outcome)
 
@@ -160,14 +161,7 @@ def field_error(name: str, model: Model, batch: Transitions) -> float:
         DataError: the function cannot be imported, or returns no velocities.
     """
     y = batch.y
-    module, _, function = name.partition(":")
-    with user_code(lambda reason: f"active_dynamics.env.true_field {name}: {reason}"):
-        truth = np.asarray(imported(module, function)(y.numpy(force=True).copy()), float)
-        if truth.shape != tuple(y.shape) or not np.isfinite(truth).all():
-            raise DataError(
-                f"returned {truth.shape} for states {tuple(y.shape)}; return one finite velocity "
-                "per state"
-            )
+    truth = true_velocities(name, y.numpy(force=True))
     scaled = torch.tensor(truth).to(y.device) * model.scale / model.speed
     still = torch.zeros(len(y), len(model.bound), dtype=y.dtype)
     error = model.mean(model.features(model.state(y), still), still) - scaled

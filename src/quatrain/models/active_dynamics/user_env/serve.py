@@ -18,8 +18,12 @@ NOTHING = np.zeros(0)
 
 def export(config: Config, state: State) -> dict[str, np.ndarray]:
     """Returns the model of the first seed of the arm that is judged."""
-    place = config.arms.index(config.shown_arm) * config.seeds
-    return to_arrays(state.params[place].model)
+    return to_arrays(state.params[shown_learner(config)].model)
+
+
+def shown_learner(config: Config) -> int:
+    """Returns the place of the first seed of the arm that is judged."""
+    return config.arms.index(config.shown_arm) * config.seeds
 
 
 def request(dataset: Dataset) -> dict[str, np.ndarray]:
