@@ -46,12 +46,26 @@ def run(root: Path, preset: str, models: Sequence[str], jobs: int = 1) -> int:
         with courier(root, work) as delivered:
             variables = environment(root, work) | delivered
             code = rerun(work, variables, models) or reproduce(work, variables, models, jobs)
+            if not code and work != root and not is_all(models):
+                code = write_report(work, variables)
         if code == 128 + signal.SIGINT:
             raise KeyboardInterrupt
         if code:
             console.info("repro: dvc stopped before the end; the lines above say why")
             return code
         return finish_run(root, work, models)
+
+
+def is_all(models: Sequence[str]) -> bool:
+    return set(models) == set(MODELS)
+
+
+def write_report(work: Path, variables: Variables) -> int:
+    """Writes the report of the models that there are, for which DVC's stage would want all; returns
+    its exit code. In the checkout the report belongs to the commit, and stays.
+    """
+    command = [sys.executable, "-m", "pipeline.report"]
+    return wait_for_child(subprocess.Popen(command, cwd=work, env=variables))
 
 
 def rerun(work: Path, variables: Variables, models: Sequence[str]) -> int:
@@ -71,7 +85,7 @@ def reproduce(work: Path, variables: Variables, models: Sequence[str], jobs: int
     is_parallel = min(jobs, len(models)) > 1 and is_stale(work, variables, models)
     if is_parallel and (code := run_in_parallel(work, variables, models, jobs)):
         return code
-    targets = [] if set(models) == set(MODELS) else [f"evaluate@{model}" for model in models]
+    targets = [] if is_all(models) else [f"evaluate@{model}" for model in models]
     return dvc(work, variables, "repro", *targets)
 
 
@@ -113,22 +127,21 @@ def run_in_parallel(work: Path, variables: Variables, models: Sequence[str], job
 
 
 def finish_run(root: Path, work: Path, models: Sequence[str]) -> int:
-    """Prints the gate's table, records which results were restored, and says where the results
-    are; returns the gate's exit code.
+    """Records which results were restored, says where the results are, and prints the gate's table;
+    returns the gate's exit code.
     """
     print()
-    code = gate(work, work, models, read_params(work))
     try:
         record_restored(work, models)
     except (QuatrainError, OSError) as error:
         console.info(f"warning: tracking: restored results are not recorded ({described(error)})")
     set_aliases(root, work)
     reports = work.relative_to(root) / "reports"
-    results = f"scores, plots   {reports}/{{{','.join(models)}}}"
-    if set(models) == set(MODELS):
+    results = f"scores, plots   {'  '.join(f'{reports}/{model}' for model in models)}"
+    if work != root or is_all(models):
         results = f"report   {reports}/report.html  (open it in a browser; report.md is its text)"
-    print(f"\n{results}\nruns     `make ui`, then {runs_page(root)}", flush=True)
-    return code
+    print(f"{results}\nruns     `make ui`, then {runs_page(root)}\n", flush=True)
+    return gate(work, work, models, read_params(work))
 
 
 def set_aliases(root: Path, work: Path) -> None:

@@ -86,7 +86,7 @@ def judged_workspace(root: Path, preset: str, models: Sequence[str]) -> Path:
         for name in sorted(inputs_of(root, *models).keys() | inputs_of(work, *models).keys()):
             if content(root / name) != content(work / name):
                 reason = f"{name} changed after preset {preset} was run"
-                raise NotFresh("stale", reason, repro_hint(preset))
+                raise NotFresh("stale", reason, repro_hint(preset, *models))
     return work
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.judging import render
-from pipeline.judging.scores import NotFresh, fresh_scores
+from pipeline.judging.scores import NotFresh, command, fresh_scores
 from pipeline.runtime import console
 from pipeline.runtime.errors import BaselineBroken, described
 from quatrain.baselines import BaselineError, Rule
@@ -57,22 +57,20 @@ def reasons(judgement: Judgement) -> Iterator[str]:
     for text in dict.fromkeys(f"{line.status}: {line.why}" for line in judgement.broken):
         yield f"gate: {model}: {text}{source} [exit {BaselineBroken.exit_code}]"
     if judgement.only_lacks_a_baseline:
-        command = promote_hint(judgement.preset, model)
-        yield f"gate: {model}: no baseline yet: {command} stores these scores as the first"
+        hint = promote_hint(judgement.preset, model)
+        done = "trained and evaluated; nothing judges the scores yet"
+        yield f"gate: {model}: {done}: {hint} stores them as the first baseline"
     # A promotion mends no scores below their references or goals.
     elif judgement.scores and not judgement.statuses & {*UNUSABLE, "below floor", "below goal"}:
-        command = promote_hint(judgement.preset, model, force=True)
-        remedy = f"the scores are kept; to make them the baseline all the same: {command}"
+        hint = promote_hint(judgement.preset, model, force=True)
+        remedy = f"the scores are kept; to make them the baseline all the same: {hint}"
         yield f"gate: {model}: {remedy}"
 
 
 def promote_hint(preset: str, *models: str, force: bool = False) -> str:
     """Returns the command that stores scores as baselines, `force`: worse ones, too."""
-    named = "" if preset == "default" else f" PRESET={preset}"
-    names = " ".join(models)
-    quoted = f"'{names}'" if len(models) > 1 else names
     options = """ ARGS="--force --why '...'\"""" if force else ""
-    return f"`make promote{named} MODELS={quoted}{options}`"
+    return f"`{command('promote', preset, *models)}{options}`"
 
 
 def judge(work: Path, model: str, params: Params, root: Path | None = None) -> Judgement:

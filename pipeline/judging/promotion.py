@@ -64,7 +64,7 @@ def promote(root: Path, work: Path, models: Sequence[str], params: Params, why: 
         run = change.before.learner["run_key"][:12]
         count = len(change.after.lines)
         print(f"baselines/{name}: preset {params.preset} now holds the {count} scores of run {run}")
-    print(f"{repro_hint(params.preset)}: {AFTERWARDS}", flush=True)
+    print(f"{repro_hint(params.preset, *models)}: {AFTERWARDS}", flush=True)
 
 
 def promotion(root: Path, work: Path, model: str, params: Params, why: str | None) -> Promotion:

@@ -13,6 +13,7 @@ from pipeline.storage.run_key import code_digest, params_of
 from quatrain.baselines import FiniteNumber, Record
 from quatrain.errors import DataError, QuatrainError
 from quatrain.params import Params
+from quatrain.registry import MODELS
 from quatrain.storage import folders
 
 # Digest -> what of the workspace it is one of.
@@ -114,10 +115,12 @@ def scores_of(root: Path, model: str, params: Params) -> StoredScores:
     """
     if not path_of(root, model).exists():
         reason = f"{model} was not evaluated yet"
-        raise NotFresh("missing", reason, repro_hint(params.preset))
+        raise NotFresh("missing", reason, repro_hint(params.preset, model))
     stored = read_scores(root, model)
     if (stored.model, stored.preset) != (model, params.preset):
-        raise stale(f"the scores are those of {stored.model}, preset {stored.preset!r}", params)
+        raise stale(
+            f"the scores are those of {stored.model}, preset {stored.preset!r}", params, model
+        )
     compare(stored, digests_of(root, model, params), params)
     return stored
 
@@ -134,14 +137,14 @@ def fresh_scores(root: Path, model: str, params: Params) -> FreshScores:
     weights, data = (root / kind / model for kind in ("models", "data"))
     if not os.path.lexists(weights):
         reason = f"models/{model}, which was evaluated, is not there"
-        raise NotFresh("missing", reason, repro_hint(params.preset))
+        raise NotFresh("missing", reason, repro_hint(params.preset, model))
     learner = folders.verify(weights)
     current = {"learner": learner.digest}
     if os.path.lexists(data):
         current["data"] = folders.read_digest(data)
     compare(stored, current, params)
     if learner.info.get("code") != code_digest(root, model, params, "train"):
-        raise stale(f"the code that trains {model} changed after it was trained", params)
+        raise stale(f"the code that trains {model} changed after it was trained", params, model)
     return FreshScores(stored.scores, learner.info)
 
 
@@ -151,12 +154,25 @@ def compare(stored: StoredScores, current: Mapping[str, str], params: Params) ->
     for kind, digest in current.items():
         if stored.digests.get(kind) != digest:
             what = NAMES[kind].format(model)
-            raise stale(f"{what} changed after {model} was evaluated", params)
+            raise stale(f"{what} changed after {model} was evaluated", params, model)
 
 
-def stale(reason: str, params: Params) -> NotFresh:
-    return NotFresh("stale", reason, repro_hint(params.preset))
+def stale(reason: str, params: Params, model: str) -> NotFresh:
+    return NotFresh("stale", reason, repro_hint(params.preset, model))
 
 
-def repro_hint(preset: str) -> str:
-    return "run `make repro`" if preset == "default" else f"run `make repro PRESET={preset}`"
+def repro_hint(preset: str, *models: str) -> str:
+    """Returns what runs these models anew; a preset may have settings for no others."""
+    named = () if preset == "default" or {*models} == {*MODELS} else models
+    return f"run `{command('repro', preset, *named)}`"
+
+
+def command(target: str, preset: str, *models: str) -> str:
+    """Returns the call of make for these models of a preset; of all, if none is named."""
+    words = ["make", target]
+    if preset != "default":
+        words.append(f"PRESET={preset}")
+    if models:
+        names = " ".join(models)
+        words.append(f"MODELS='{names}'" if len(models) > 1 else f"MODELS={names}")
+    return " ".join(words)

@@ -11,6 +11,7 @@ from pipeline.judging import render
 from pipeline.judging.gate import judge, promote_hint
 from pipeline.judging.machine import describe, machine_of
 from pipeline.judging.render import plain
+from pipeline.judging.scores import path_of
 from pipeline.reporting.marks import LEGEND, mark, name_of
 from pipeline.storage.stored_pictures import MEDIA, read_picture
 from pipeline.tracking.records import padded
@@ -35,12 +36,17 @@ class Result(NamedTuple):
 
 
 def read_all(root: Path, params: Params) -> list[Result]:
-    """Returns the results of all models, in the order of the registry.
+    """Returns the results of all models, in the order of the registry; of a preset, which may have
+    settings for some, of those that were evaluated.
 
     Raises:
         DataError: scores, baseline, learner or pictures of a model cannot be read.
     """
-    return [Result(judge(root, model, params), read_plots(root, model)) for model in MODELS]
+    return [
+        Result(judge(root, model, params), read_plots(root, model))
+        for model in MODELS
+        if params.preset == "default" or path_of(root, model).exists()
+    ]
 
 
 def read_plots(root: Path, model: str) -> dict[str, str]:

@@ -22,6 +22,8 @@ from quatrain.registry import MODELS
 from quatrain.storage.atomic_write import write_durably
 
 CHAMPION = "champion"
+# Of a model that was trained elsewhere.
+ABSENT = "no version in this store"
 # File in .state of a workspace: the champions that were set last, so that the store is asked once.
 MEMO = "champions.json"
 
@@ -48,7 +50,12 @@ def set_champions(root: Path, work: Path, preset: str, again: bool = False) -> l
     call = open_client(uri).call
     news = {name: set_champion(call, name, keys) for name, keys in run_keys.items()}
     write_durably(memo, content)
-    return [f"{name}@{CHAMPION}: {text}" for name, text in news.items() if text]
+    absent = [name for name, text in news.items() if text.endswith(ABSENT)]
+    lines = [f"{name}@{CHAMPION}: {text}" for name, text in news.items() if text]
+    if len(absent) < 2:
+        return lines
+    others = [line for line in lines if not line.endswith(ABSENT)]
+    return [*others, f"{', '.join(absent)}: the runs of their baselines have {ABSENT}"]
 
 
 def champions(root: Path, work: Path, preset: str) -> dict[str, list[str]]:
@@ -82,7 +89,7 @@ def set_champion(call: Call, name: str, run_keys: Sequence[str]) -> str:
             call("set_registered_model_alias", name, CHAMPION, version)
             return f"version {version}, run {key[:12]}"
     stays = "" if current is None else f"; version {current} stays"
-    return f"run {run_keys[0][:12]} has no version in this store{stays}"
+    return f"run {run_keys[0][:12]} has {ABSENT}{stays}"
 
 
 def champion_key(root: Path, model: str, preset: str) -> str:

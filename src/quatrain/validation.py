@@ -163,6 +163,11 @@ def _reason(
         if isinstance(problem["loc"][-1], int):
             return f"{shown}: has too few values{hint}"
         remedy = f"`git diff {file}` shows what was removed" if "." in file else "give it a value"
+        if "." in file and keys[0] in MODELS and names_user_env(raw[str(keys[0])]):
+            remedy = (
+                "another kind of environment needs all keys of its section: copy them from "
+                "presets/gymnasium.yaml"
+            )
         return f": is missing{hint}; {remedy}"
     reason = problem["msg"].removeprefix("Value error, ")
     return f"{shown}: {reason}{'' if is_section else hint}"

@@ -36,5 +36,5 @@ def test_every_stage_takes_it_and_the_gate_judges_it(
     surround(monkeypatch, project)
     assert [project.call(verb) for verb in BODIES] == [0, 0, 0]
     assert main(["gate", project.model]) == 4
-    said = f"gate: {project.model}: no baseline yet: `make promote PRESET=own"
+    said = "nothing judges the scores yet: `make promote PRESET=own"
     assert said in capsys.readouterr().err

@@ -82,6 +82,10 @@ class Boxed(Counter):
         self.action_space = Box(low, high, (1,), np.dtype(dtype).type)
 
 
+class Spaceless(gymnasium.Env):
+    """Has no spaces."""
+
+
 class Mute(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no text")
@@ -244,6 +248,11 @@ def host_env(name: str, kind: str = "gymnasium", steps: int | None = 7, **kwargs
     return HostEnv.model_validate(
         made_by | {"max_episode_steps": steps, "wrappers": [], "vectorization": "sync"}
     )
+
+
+def gymnasium_env(import_: str | None, env_id: str | None = None) -> HostEnv:
+    keys = host_env("Counter").model_dump(by_alias=True)
+    return HostEnv.model_validate(keys | {"import": import_, "id": env_id})
 
 
 def pair(name: str, **kwargs: Any) -> HostEnv:
@@ -424,7 +433,10 @@ def test_environments_in_processes_step_at_once(tmp_path: Path):
             host_env("Faulty", method="step", error="exit"),
             r"\(number 0, .*, step 1\): SystemExit: 0",
         ),
-        (host_env("Later", error="exit"), r"\(number 1, episode 0, step 1\): SystemExit: 0$"),
+        (
+            host_env("Later", error="exit"),
+            r"\(number 1, episode 0, step 1\): SystemExit: 0 \(test_envs",
+        ),
     ],
 )
 def test_what_happens_in_a_process_is_one_line_and_leaves_none_behind(
@@ -561,8 +573,15 @@ def test_what_an_environment_must_not_return_is_named(config: HostEnv, message: 
         (host_env("Global", where="start"), "episode 0, step 0" + OTHERWISE),
         (host_env("Pair"), "no Gymnasium environment"),
         (pair("Counter"), "without possible_agents"),
-        (host_env("Missing"), "cannot be made: AttributeError"),
-        (host_env("Counter", wrong=1), "cannot be made: TypeError"),
+        (host_env("Counted"), "cannot be made: module .* has no Counted; did you mean Counter"),
+        (host_env("Counter", wrong=1), r"TypeError.*'wrong'.*kwargs.*it takes \(limit: int"),
+        (host_env("Spaceless"), r"a Spaceless without observation_space; set it to a gymnasium\.S"),
+        (gymnasium_env("nowhere:Env"), "No module named 'nowhere'; install its package; a file of"),
+        (
+            gymnasium_env("lacking:Env"),
+            r"'absent' \(lacking\.py, line 2\); install what it imports",
+        ),
+        (gymnasium_env(None, "Nothing-v0"), "Environment `Nothing` doesn't exist.*; mend id, or"),
         (pair("NoAgents"), "possible_agents is empty"),
         (pair("InTurns"), "whose agents act in turns, .*name the parallel"),
         (host_env("Boxed", low=-1e38, high=3e38), "32 bits cannot choose each of them"),
@@ -581,7 +600,11 @@ def test_what_an_environment_must_not_return_is_named(config: HostEnv, message: 
         (pair("OldPair"), r"reset returned a dict, not \(obs, info\); let"),
     ],
 )
-def test_an_environment_that_cannot_be_used_is_refused_at_once(config: HostEnv, message: str):
+def test_an_environment_that_cannot_be_used_is_refused_at_once(
+    config: HostEnv, message: str, tmp_path: Path, monkeypatch: Patch
+):
+    (tmp_path / "lacking.py").write_text("import math\nimport absent\n")
+    monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(DataError, match=message):
         alone(config)
 

@@ -1,6 +1,6 @@
 """Rows of an array: images first, then vectors, then masks of actions; what else is refused."""
 
-from contextlib import closing
+from contextlib import closing, nullcontext
 from typing import Any
 
 import numpy as np
@@ -165,3 +165,23 @@ def test_agents_of_different_sizes_are_padded_and_masked():
     assert a.read(blank, None, has_ended=True).tolist() == [7, 8, 9, 1, 1, 0, 0]
     with pytest.raises(DataError, match="agent b has other spaces than a"):
         describe(spaces | {"b": (Box(0, 1, (3,)), Box(0, 1, (1,)))}, 9)
+
+
+def test_an_observation_far_beyond_its_box_is_told_once_and_one_a_little_beyond_is_not():
+    class Env:
+        def observation_space(self, _: str) -> Box:
+            return Box(np.array([-1, 0], np.float32), np.array([1, 1], np.float32))
+
+        def action_space(self, _: str) -> Discrete:
+            return Discrete(2)
+
+    env = Env()
+    interface = describe({"it": (env.observation_space(""), env.action_space(""))}, 3)
+    agents = [AgentRows(interface, env, "it", has_mask=False) for _ in range(2)]
+    agents[0].read(np.array([2.5, -0.5], np.float32), None, False)
+    line = "observation of it holds 30 at number 1, far beyond its Box of 0 to 1; widen its space"
+    for agent, warns in zip(
+        agents, (pytest.warns(UserWarning, match=line), nullcontext()), strict=True
+    ):
+        with warns:
+            agent.read(np.array([0, 30], np.float32), None, False)

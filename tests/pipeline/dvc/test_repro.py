@@ -25,8 +25,10 @@ class StandIn:
     """Notes how dvc is called, and which aliases are asked for; here without a store."""
 
     def __init__(self, patch: Patch) -> None:
-        self.code, self.calls, self.aliases = 0, list[Any](), list[Any]()
+        self.code = 0
+        self.calls, self.aliases, self.reports = list[Any](), list[Any](), list[Any]()
         patch.setattr(repro, "dvc", self.dvc)
+        patch.setattr(repro, "write_report", lambda work, _: self.reports.append(work))
         patch.setattr(repro, "is_stale", lambda *_: False)
         patch.setattr(repro, "record_restored", lambda *_: None)
         patch.setattr(champions, "set_champions", self.set_champions)
@@ -112,27 +114,34 @@ def test_the_gates_exit_code_is_the_answer_and_it_says_where_results_are(
 ):
     assert main(["repro"]) == 0
     metrics = sum(len(rules_of(model, "default")) for model in MODELS)
-    assert capsys.readouterr().out.endswith(
-        f"gate: passed; {metrics} metrics of preset default hold their baselines\n\n"
-        "report   reports/report.html  (open it in a browser; report.md is its text)\n"
+    out = capsys.readouterr().out
+    assert out.startswith(
+        "\nreport   reports/report.html  (open it in a browser; report.md is its text)\n"
         "runs     `make ui`, then "
-        "http://127.0.0.1:5000/#/experiments?workflowType=machine_learning\n"
+        "http://127.0.0.1:5000/#/experiments?workflowType=machine_learning\n\nmodel  "
     )
+    assert out.endswith(f"passed; {metrics} metrics of preset default hold their baselines\n")
     assert dvc.aliases == [(checkout, "default")]
 
     Workspace(checkout).score(cosine_mean=0.5)
     assert main(["repro", "allo"]) == 4
     out, err = capsys.readouterr()
     assert "gate: allo: worse: cosine_mean 0.5 is 0.495 worse than baseline 0.995" in err
-    assert "scores, plots   reports/{allo}\n" in out
+    assert "scores, plots   reports/allo\n" in out
 
     assert main(["repro", "--preset", "smoke"]) == 4
     out, err = capsys.readouterr()
-    why = "allo was not evaluated yet; run `make repro PRESET=smoke` [exit 4]"
+    why = "allo was not evaluated yet; run `make repro PRESET=smoke MODELS=allo` [exit 4]"
     assert f"gate: allo: missing: {why}" in err
     assert "report   .presets/smoke/reports/report.html" in out
-    places = [checkout, checkout, checkout / ".presets" / "smoke"]
-    arguments = [("repro",), ("repro", "evaluate@allo"), ("repro",)]
+    assert not dvc.reports
+
+    assert main(["repro", "--preset", "smoke", "allo", "iqn"]) == 4
+    assert "report   .presets/smoke/reports/report.html" in capsys.readouterr().out
+    assert dvc.reports == [checkout / ".presets" / "smoke"]
+    places = [checkout, checkout, *2 * [checkout / ".presets" / "smoke"]]
+    some = ("repro", "evaluate@allo", "evaluate@iqn")
+    arguments = [("repro",), ("repro", "evaluate@allo"), ("repro",), some]
     assert dvc.calls == list(zip(places, arguments, strict=True))
 
 

@@ -123,7 +123,8 @@ def test_scores_of_a_preset_are_stale_when_an_input_of_the_checkout_changes(
     assert main(["promote", *options]) == main(["gate", *options]) == 0
     for change in (lambda: module.write_text("speed = 2\n"), module.unlink):
         change()
-        why = "inputs/allo/own.py changed after preset smoke was run; run `make repro PRESET=smoke`"
+        remedy = "run `make repro PRESET=smoke MODELS=allo`"
+        why = f"inputs/allo/own.py changed after preset smoke was run; {remedy}"
         for verb in ("gate", "promote"):
             assert failure(main, verb, *options, code=4) == f"{verb}: {why}"
 

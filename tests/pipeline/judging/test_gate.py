@@ -57,7 +57,8 @@ def test_a_first_baseline_is_offered_beside_the_scores(space: Workspace, capsys:
     assert "cosine_min     0.9800   -           -             0.03       no baseline\n" in out
     assert err == (
         "gate: allo: no baseline: preset 'default' has no baseline yet [exit 4]\n"
-        "gate: allo: no baseline yet: `make promote MODELS=allo` stores these scores as the first\n"
+        "gate: allo: trained and evaluated; nothing judges the scores yet: "
+        "`make promote MODELS=allo` stores them as the first baseline\n"
     )
     assert promote_hint("smoke", "iqn") == "`make promote PRESET=smoke MODELS=iqn`"
 

@@ -187,7 +187,7 @@ def test_a_preset_is_promoted_from_its_own_workspace_and_others_are_not_concerne
     assert gate_code(space) == gate_code(space, "smoke") == 0
     params = space.root / "params.yaml"
     params.write_text(params.read_text().replace("seed: 0", "seed: 1", 1))
-    with pytest.raises(NotFresh, match=r"^params\.yaml changed .*; run `make repro PRESET=smoke`"):
+    with pytest.raises(NotFresh, match=r"^params\.yaml changed .*; run `make repro PRESET=smoke M"):
         stored(space, preset="smoke")
 
 

@@ -118,6 +118,14 @@ def test_scores_are_shown_without_a_baseline_but_not_if_they_are_stale(space: Wo
     assert "All scores of iqn" in text
 
 
+def test_a_presets_report_has_the_models_that_were_evaluated(space: Workspace):
+    space.score("smoke")
+    params = read_params(space.root, "smoke")
+    (space.root / "reports" / "iqn" / "scores.json").unlink()
+    models = [result.judgement.model for result in sections.read_all(space.root, params)]
+    assert models == [model for model in MODELS if model != "iqn"]
+
+
 def test_plots_are_linked_relative_to_the_page_in_the_order_of_the_story(space: Workspace):
     frames = np.zeros((2, 3, 4, 3), np.uint8)
     frames[1] = 255

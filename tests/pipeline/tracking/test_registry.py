@@ -163,6 +163,16 @@ def test_a_run_without_a_version_is_said_and_the_learner_here_is_the_first_champ
     assert ask("k9", "k2") == [f"{absent}; version 1 stays"]
 
 
+def test_models_that_were_never_trained_here_share_a_line(
+    root: Path, train: Callable[..., str], monkeypatch: Patch
+):
+    train("k1")
+    keys = {NAME: ["k1"], "quatrain-iqn": ["k8"], "quatrain-actor_critic": ["k9"]}
+    monkeypatch.setattr(champions, "champions", lambda *_: keys)
+    absent = "quatrain-iqn, quatrain-actor_critic: the runs of their baselines have no version in"
+    assert set_champions(root, root, "default") == [*IS_SET, f"{absent} this store"]
+
+
 def test_a_damaged_memo_is_ignored_and_one_of_another_store(
     ask: Callable[..., list[str]], root: Path, train: Callable[..., str], monkeypatch: Patch
 ):

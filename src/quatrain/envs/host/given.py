@@ -105,12 +105,7 @@ def _with_kind(keys: dict[str, Any]) -> dict[str, Any]:
 
 def _kind_of(module: str, name: str, kwargs: Any) -> str:
     """Calls what makes an environment once, and returns its kind."""
-    with user_code(
-        lambda reason: (
-            f"env {name} cannot be made: {reason}; mend it, or give its arguments: "
-            f'env={{"import": {name}, "kwargs": {{...}}}}'
-        )
-    ):
+    with user_code(lambda reason: f"env {name} cannot be made: {reason}"):
         env = make_env(module, name, "", kwargs if isinstance(kwargs, Mapping) else {})
         is_parallel = hasattr(env, "possible_agents")
         env.close()

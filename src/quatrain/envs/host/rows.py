@@ -1,17 +1,23 @@
 """what an agent observes, its action mask -> its row of an array"""
 
+import warnings
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from gymnasium.spaces import Dict
+from gymnasium.spaces import Box, Dict
 from jaxtyping import Shaped
 
 from quatrain.envs.host.images import parts_of, without
 from quatrain.envs.host.masks import MASK, find_mask, read_mask
 from quatrain.envs.host.spaces import Interface, describe, reader, to_action
 from quatrain.errors import DataError
+
+# Observations of an agent that are compared with the bounds of their Box.
+MOST_COMPARED = 4096
+# Agent and space of warnings that were given.
+_WARNED: set[tuple[str, str]] = set()
 
 
 class Spaces(NamedTuple):
@@ -35,6 +41,8 @@ class AgentRows:
         if self._has_part:
             observation = without(observation, MASK)
         self._read = reader(f"the observation of {name}", observation)
+        is_bounded = isinstance(observation, Box) and observation.dtype.kind == "f"
+        self._left_to_compare = MOST_COMPARED if is_bounded else 0
         self.to_action = partial(to_action, action)
         self._empty: np.ndarray = np.zeros(interface.observation_size, interface.observation_dtype)
         begin = interface.vector[1]
@@ -56,6 +64,9 @@ class AgentRows:
         if self._has_part and isinstance(observed, Mapping):
             observed = {name: part for name, part in parts_of(observed).items() if name != MASK}
         values = self._read(observed)
+        if self._left_to_compare:
+            self._left_to_compare -= 1
+            self._compare(values)
         if values.size == self._empty.size:
             return values
         row = self.empty
@@ -67,3 +78,20 @@ class AgentRows:
                 if not has_ended:
                     raise
         return row
+
+    def _compare(self, values: Shaped[np.ndarray, " obs"]) -> None:
+        """Warns, once in a process, of a number farther beyond its Box than that is wide."""
+        box = self.spaces.observation
+        low, high = (bound.ravel().astype(np.float32) for bound in (box.low, box.high))
+        with np.errstate(over="ignore"):
+            is_far = np.maximum(low - values, values - high) > high - low
+        if is_far.any():
+            self._left_to_compare = 0
+            place = is_far.argmax()
+            if (key := (self.name, repr(box))) not in _WARNED:
+                _WARNED.add(key)
+                warnings.warn(
+                    f"the observation of {self.name} holds {values[place]:g} at number {place}, "
+                    f"far beyond its Box of {low[place]:g} to {high[place]:g}; widen its space",
+                    stacklevel=2,
+                )

@@ -3,11 +3,17 @@
 All of that code is called inside `user_code`: import, construction, spaces, reset, step and close.
 """
 
+import difflib
 import importlib
+import inspect
 import signal
 import sys
+import sysconfig
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
 from threading import RLock
 from typing import Any
 
@@ -18,6 +24,10 @@ from quatrain.envs.host.spaces import Interface, describe
 from quatrain.errors import DataError
 
 LONGEST_REASON = 300
+LONGEST_SIGNATURE = 100
+# Files that are not the user's: those below, and what is installed.
+OTHERS = (Path(__file__).resolve().parents[2], Path(sysconfig.get_path("stdlib")))
+INSTALLED = {"site-packages", "dist-packages"}
 # Only one thread at a time may hide the arguments of the process.
 _MAKING = RLock()
 
@@ -53,9 +63,58 @@ def _without_arguments() -> Iterator[None]:
 
 
 def imported(module: str, attribute: str) -> Any:
-    """Imports the module, and returns its attribute. What its code raises is not caught."""
+    """Imports the module, and returns its attribute.
+
+    Raises:
+        DataError: it cannot be imported, or has no such attribute. SystemExit is not caught.
+    """
     with _without_arguments():
-        return getattr(importlib.import_module(module), attribute)
+        loaded = called(importlib.import_module, module)
+        try:
+            return getattr(loaded, attribute)
+        except AttributeError:
+            near = difflib.get_close_matches(attribute, vars(loaded), n=1)
+            meant = f"; did you mean {near[0]}?" if near else "; mend import"
+            raise DataError(f"module {module} has no {attribute}{meant}") from None
+
+
+def called(maker: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Calls what makes an environment, or imports its module.
+
+    Raises:
+        DataError: it raised an Exception; says what mends its cause.
+    """
+    try:
+        return maker(*args, **kwargs)
+    except DataError:
+        raise
+    except Exception as error:
+        raise DataError(f"{reason_of(error)}; {_remedy_of(error, maker)}") from error
+
+
+def _remedy_of(error: Exception, maker: Callable[..., Any]) -> str:
+    is_of_user = bool(_place_of(error))
+    if isinstance(error, gymnasium.error.UnregisteredEnv):
+        return "mend id, or name in import the module that registers it"
+    if isinstance(error, ImportError) and is_of_user:
+        return "install what it imports, or mend that line"
+    if isinstance(error, ImportError):
+        return (
+            "install its package; a file of your own goes into inputs/MODEL/, as import: "
+            "inputs.MODEL.FILE:CLASS (`make` and `quatrain` look at no PYTHONPATH of yours)"
+        )
+    if isinstance(error, TypeError) and "argument" in str(error) and not is_of_user:
+        return f'mend its arguments, "kwargs": {{...}}{_signature_of(maker)}'
+    return "mend it"
+
+
+def _signature_of(maker: Callable[..., Any]) -> str:
+    if isinstance(maker, partial):  # of gymnasium.make, which takes those of any
+        return ""
+    try:
+        return f"; it takes {inspect.signature(maker)}"[:LONGEST_SIGNATURE]
+    except (TypeError, ValueError):  # of a builtin
+        return ""
 
 
 def make_env(module: str, attribute: str, env_id: str, kwargs: Mapping[str, Any], *env: Any) -> Any:
@@ -67,13 +126,16 @@ def make_env(module: str, attribute: str, env_id: str, kwargs: Mapping[str, Any]
     A module that parses arguments when it is imported finds none.
 
     Raises:
-        DataError: the attribute returned no environment. What the code raises is not caught.
+        DataError: the code raised an Exception, or the attribute returned no environment.
+            SystemExit is not caught.
     """
     with _without_arguments(), _kept_by_torch("default_device_kept"):
-        loaded = importlib.import_module(module) if module else None
-        if not attribute:
-            return gymnasium.make(env_id, **kwargs)
-        returned = getattr(loaded, attribute)(*env, **kwargs)
+        if attribute:
+            returned = called(imported(module, attribute), *env, **kwargs)
+        else:
+            if module:
+                called(importlib.import_module, module)
+            return called(partial(gymnasium.make, env_id), **kwargs)
     if isinstance(returned, type):
         name = returned.__name__
         raise DataError(f"{attribute} returned the class {name}; return {name}()")
@@ -100,12 +162,30 @@ def _is_ctrl_c(error: BaseException) -> bool:
 
 
 def reason_of(error: BaseException) -> str:
-    """Returns what an error says, in one line."""
+    """Returns what an error says, and where in a file of the user it was raised, in one line."""
     try:
         text = " ".join(str(error).split())[:LONGEST_REASON]
     except BaseException:
         text = "it has no text, for its __str__ raises"
-    return text if isinstance(error, DataError) else f"{type(error).__name__}: {text}"
+    if isinstance(error, DataError):
+        return text
+    return " ".join(filter(None, (f"{type(error).__name__}:", text, _place_of(error))))
+
+
+def _place_of(error: BaseException) -> str:
+    """Returns the innermost line of a file of the user's own; "" if none was running."""
+    places = [
+        f"({Path(frame.f_code.co_filename).name}, line {line})"
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if _is_of_user(frame.f_code.co_filename)
+    ]
+    return places[-1] if places else ""
+
+
+def _is_of_user(file: str) -> bool:
+    path = Path(file)
+    is_installed = bool(INSTALLED & {*path.parts})
+    return not (file.startswith("<") or is_installed or any(map(path.is_relative_to, OTHERS)))
 
 
 # name of an agent -> its value of one step.
@@ -194,9 +274,8 @@ def make(config: HostEnv) -> Any:
     env = make_bare(config)
     for wrapper in config.wrappers:
         env = _wrap(config, env, wrapper)
-    is_parallel = hasattr(env, "possible_agents")
-    is_single = hasattr(env, "observation_space") and not is_parallel
     kind = f"env {config.name} is a {type(env).__name__}"
+    is_parallel = hasattr(env, "possible_agents")
     if config.kind == "pettingzoo":
         if not is_parallel:
             raise DataError(
@@ -204,11 +283,11 @@ def make(config: HostEnv) -> Any:
                 "name a PettingZoo parallel environment, or set kind: gymnasium"
             )
         return ParallelAgents(env)
-    if not is_single:
-        raise DataError(
-            f"{kind}, which is no Gymnasium environment; "
-            "return a gymnasium.Env, or set kind: pettingzoo"
-        )
+    if is_parallel:
+        raise DataError(f"{kind}, which is no Gymnasium environment; set kind: pettingzoo")
+    for name in ("observation_space", "action_space"):
+        if not hasattr(env, name):
+            raise DataError(f"{kind} without {name}; set it to a gymnasium.Space in __init__")
     return SingleAgent(env)
 
 
@@ -216,7 +295,7 @@ def _wrap(config: HostEnv, env: Any, wrapper: Wrapper) -> Any:
     module, _, attribute = wrapper.import_.partition(":")
     with user_code(
         lambda reason: (
-            f"env {config.name} cannot be wrapped in {wrapper.name}: {reason}; mend wrappers of env"
+            f"env {config.name} cannot be wrapped in {wrapper.name}: {reason} (wrappers of env)"
         )
     ):
         return make_env(module, attribute, "", thawed(wrapper.kwargs), env)
@@ -233,12 +312,7 @@ def make_bare(config: HostEnv) -> Any:
     if not attribute:
         # None leaves the registered limit; a number takes its place, also where it is larger.
         kwargs.setdefault("max_episode_steps", config.max_episode_steps)
-    with user_code(
-        lambda reason: (
-            f"env {config.name} cannot be made: {reason}; mend id, import and kwargs of env, or "
-            "install its package"
-        )
-    ):
+    with user_code(lambda reason: f"env {config.name} cannot be made: {reason}"):
         env = make_env(module, attribute, str(config.id), kwargs)
         if not hasattr(env, "agent_iter"):
             return env

@@ -21,7 +21,7 @@ from quatrain.envs.host.config import MAX_EPISODE_STEPS, thawed
 from quatrain.envs.host.envs import HostEnvs, Transition
 from quatrain.envs.host.sizes import MOST
 from quatrain.envs.host.spaces import Interface, describe
-from quatrain.envs.host.user_code import AGENT, imported, user_code
+from quatrain.envs.host.user_code import AGENT, called, imported, user_code
 from quatrain.envs.treasurehunt import turns
 from quatrain.envs.treasurehunt.turns import ActionResult, Policy, TurnEnd, World
 from quatrain.errors import DataError
@@ -90,18 +90,13 @@ def make(config: JaxEnv) -> Playable:
 
 
 def _making(config: JaxEnv) -> Any:
-    return user_code(
-        lambda reason: (
-            f"env {config.name} cannot be made: {reason}; mend the keys import and kwargs of env "
-            "in params.yaml, or install its package"
-        )
-    )
+    return user_code(lambda reason: f"env {config.name} cannot be made: {reason}")
 
 
 @lru_cache(maxsize=8)
 def _make(config: JaxEnv, factory: Callable[..., Any]) -> Playable:
     with _making(config):
-        env = factory(**thawed(config.kwargs))
+        env = called(factory, **thawed(config.kwargs))
     with user_code(lambda reason: f"env {config.name}: {reason}"):
         env, params = env if isinstance(env, tuple) else (env, env.default_params)
         params, limit = _limited(config, params)
