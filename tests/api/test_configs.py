@@ -121,6 +121,14 @@ def test_what_cannot_be_used_is_one_line_that_says_why(line: str):
 
 
 def test_a_users_environment_starts_from_its_preset_if_none_is_named():
-    for kind, name in {"gymnasium": "a", "pettingzoo": "pursuit:parallel_env"}.items():
+    for kind, name in {"gymnasium": "a:b", "pettingzoo": "pursuit:parallel_env"}.items():
         env = {"kind": kind, "import": name}
         assert quatrain.config("iqn", env=env) == quatrain.config("iqn", "gymnasium", env=env)
+
+
+def test_what_a_preset_says_of_its_example_is_not_true_of_another_environment():
+    env = quatrain.config("actor_critic", "images", env={"max_episode_steps": 7}).env
+    assert (env.id, env.max_episode_steps, len(env.wrappers)) == ("MiniGrid-Empty-5x5-v0", 7, 2)
+    for other in ("CartPole-v1", {"id": "CartPole-v1"}):
+        env = quatrain.config("actor_critic", "images", env=other).env
+        assert env == quatrain.config("actor_critic", env="CartPole-v1").env

@@ -1,6 +1,7 @@
 """Results in environments of users: saved, loaded, served and scored again."""
 
 import json
+import pickle
 import re
 import sys
 import warnings
@@ -144,6 +145,7 @@ def test_an_observation_or_a_batch_of_them_gets_actions_of_the_environment(resul
         assert len(np.unique(drawn, axis=0)) > 1
     with pytest.raises(ValueError, match="observations"):
         result.predict({"observation": batch})
+    assert pickle.loads(pickle.dumps(result)).scores == result.scores
 
 
 def test_what_is_no_observation_is_refused_with_what_to_give(result: Result):
@@ -208,6 +210,8 @@ def test_fresh_episodes_have_an_interval_and_one_that_is_not_rendered_no_film(re
         return
     played = result.evaluate(episodes=12)
     assert played.returns.shape == played.lengths.shape == (12,)
+    assert " score=" in repr(result)
+    assert " return_mean=" in repr(result)
     assert played.low <= played.mean == played.returns.mean() <= played.high
     assert result.evaluate(12).mean == played.mean
     assert (result.evaluate(12, seed=3).mean != played.mean) == (result.model == "actor_critic")

@@ -15,7 +15,7 @@ import numpy as np
 
 from quatrain import presets
 from quatrain.api.session import require
-from quatrain.envs.host.config import NO_ENV, names_user_env
+from quatrain.envs.host.config import NO_ENV, NO_MAKER, names_user_env
 from quatrain.errors import ConfigError, DataError
 from quatrain.params import Params
 from quatrain.registry import MODELS
@@ -121,6 +121,10 @@ def make_params(
             f"preset {preset!r} has no settings of {model} for an environment of your own; leave "
             f"preset out, or name one that has: {', '.join(names)}"
         )
+    env = changes.get("env", {})
+    if names_user_env(raw.get(model)) and (env.get("id") or env.get("import")):
+        # What a preset says of its example is not true of another environment.
+        raw = raw | {model: raw[model] | {"env": raw[model]["env"] | NO_MAKER}}
     return validated(overlaid(raw, {model: dict(changes), **shared}))
 
 

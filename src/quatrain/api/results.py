@@ -10,7 +10,6 @@ from types import NoneType
 from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from quatrain import serving
 from quatrain.animation import Animation
@@ -22,6 +21,7 @@ from quatrain.errors import ConfigError, DataError
 from quatrain.frameworks.packing import flatten, to_dataset
 from quatrain.memory import lack_explained
 from quatrain.params import Params
+from quatrain.plots import Figure
 from quatrain.progress import Evaluation, History
 from quatrain.registry import MODELS
 from quatrain.registry import load as load_modules
@@ -99,6 +99,11 @@ class Result:
         if scores is not None:
             self.scores = dict(scores)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leaves out what is made again when it is asked for, and cannot be pickled."""
+        cached = {"_rows", "_served", "encoder"}
+        return {name: value for name, value in vars(self).items() if name not in cached}
+
     @property
     def config(self) -> Any:
         """Returns the model's config."""
@@ -133,10 +138,14 @@ class Result:
 
     @property
     def _shown_scores(self) -> dict[str, float]:
-        """Returns the judged scores, or none where they are not computed: showing computes nothing,
-        as scoring makes the environment that a loaded folder names.
+        """Returns the judged scores, in an environment of the user with the return; none where they
+        are not computed: showing computes nothing, as scoring makes the environment that a loaded
+        folder names.
         """
-        return self.judged_scores if "scores" in vars(self) else {}
+        if "scores" not in vars(self):
+            return {}
+        names = {"return_mean"} & self.scores.keys() if self.config.brings_env else ()
+        return self.judged_scores | {name: self.scores[name] for name in names}
 
     def plots(self) -> dict[str, Figure]:
         """Draws the figures of the report by name.
@@ -145,7 +154,7 @@ class Result:
             >>> result.plots()["vectors"].savefig("vectors.png")
         """
         pictures = self._pictures().items()
-        return {name: picture for name, picture in pictures if isinstance(picture, Figure)}
+        return {name: picture for name, picture in pictures if not isinstance(picture, Animation)}
 
     def films(self) -> dict[str, Film]:
         """Returns the animations of the report by name; a model may have none.

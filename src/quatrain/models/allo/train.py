@@ -1,6 +1,5 @@
 """replay -> weights: samples pairs, takes gradient steps, compares with the truth now and then."""
 
-import warnings
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ import optax
 from jax import Array
 from jaxtyping import Float, Int, Key
 
+from quatrain.errors import warn
 from quatrain.frameworks.jax import WHOLE, from_template, lay_out, over_devices, over_seeds
 from quatrain.frameworks.jax import to_arrays as to_arrays
 from quatrain.models.allo import held_out, losses, network
@@ -338,10 +338,9 @@ def check_finite(recorded: dict[str, np.ndarray], start: int, barrier: float) ->
 def warn_if_errors_grew(errors: list[float]) -> None:
     tenth = len(errors) // 10
     if tenth and np.mean(errors[-tenth:]) > 1.5 * np.mean(errors[-2 * tenth : -tenth]):
-        warnings.warn(
+        warn(
             "allo: total_error grew by more than half over the last tenth of the steps; "
-            "lower allo.train.learning_rate",
-            stacklevel=2,
+            "lower allo.train.learning_rate"
         )
 
 

@@ -3,14 +3,13 @@
 from collections.abc import Mapping
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from quatrain.models.active_dynamics.config import ActiveDynamicsUserEnvConfig as Config
 from quatrain.models.active_dynamics.figures.study import COLORS, TRANSITIONS, explain_arms
 from quatrain.models.active_dynamics.rules import REFERENCES
 from quatrain.models.active_dynamics.user_env.data import Dataset
 from quatrain.models.active_dynamics.user_env.scores import Outcome
-from quatrain.plots import BLACK, GREY, Level, Line, Picture, caption, curve, in_order
+from quatrain.plots import BLACK, GREY, Figure, Level, Line, Picture, caption, curve, in_order
 from quatrain.plots import learning_curve as draw_learning_curve
 from quatrain.progress import Evaluation, History
 
