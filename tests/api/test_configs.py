@@ -93,6 +93,19 @@ REFUSALS: dict[str, Callable[[], Any]] = {
             "actor_critic", env=gymnasium.make("CartPole-v1").unwrapped.__class__()
         )
     ),
+    "quatrain: actor_critic.steps: unknown key; it is train.transitions, as in train={'trans": (
+        lambda: quatrain.config("actor_critic", steps=10000)
+    ),
+    "quatrain: actor_critic.train.steps: unknown key; it is train.transitions, as in ": (
+        lambda: quatrain.config("actor_critic", train={"steps": 10000})
+    ),
+    "quatrain: iqn.n_step: unknown key; it is train.loss.n_step, as in train={'loss': {'n_step": (
+        lambda: quatrain.config("iqn", n_step=3)
+    ),
+    "quatrain: iqn.train.turns: unknown key; it is train.turns, as in train={'turns': ...}": (
+        lambda: quatrain.config("iqn", **{"train.turns": 3})
+    ),
+    "unknown model 'PPO'; it is 'actor_critic' here; known: ": lambda: quatrain.config("PPO"),
     "quatrain: actor_critic.env.max_episode_steps: unknown key; did you mean 'max_steps'?; an ": (
         lambda: quatrain.fit("actor_critic", env={"max_episode_steps": 50})
     ),

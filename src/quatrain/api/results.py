@@ -33,10 +33,11 @@ from quatrain.storage.disk_errors import raised_as_disk_error
 from quatrain.storage.formats import null_if_not_finite
 
 DATASET = "dataset.safetensors"
+SCORES = "scores.json"
 # What the folder of every trained model holds.
 FILES = ("config.json", "history.csv", "state.safetensors", "weights.safetensors")
 # What `Result.save` writes; no other file of a folder is touched.
-SAVED = (*FILES, DATASET, "scores.json", folders.MANIFEST)
+SAVED = (*FILES, DATASET, SCORES, folders.MANIFEST)
 REMEDY = "save it again with result.save(), or restore it with `dvc checkout`"
 
 
@@ -357,7 +358,7 @@ class Result:
             "history.csv": history.to_csv(curves),
         }
         if "scores" in vars(self):
-            contents["scores.json"] = null_if_not_finite(self.scores)
+            contents[SCORES] = null_if_not_finite(self.scores)
         shared = self.params.model_dump(include={"seed", "threads"}) | {"step": self.step}
         with raised_as_disk_error():
             folders.save(path, contents, {"model": self.model, **shared}, names=SAVED)
@@ -428,7 +429,7 @@ def load(path: str | Path, device: str = "auto") -> Result:
             curves = history.from_csv(stored.contents["history.csv"])
         except ValueError as error:
             raise DataError(f"{folder}: {error}; {REMEDY}") from None
-    scores = stored_scores(folder, stored.contents.get("scores.json"))
+    scores = stored_scores(folder, stored.contents.get(SCORES))
     step = stored.info.get("step", section.train.steps)
     return Result(model, params, dataset, state, curves, scores, step=step)
 
@@ -442,7 +443,7 @@ def stored_scores(folder: Path, content: Any) -> dict[str, float] | None:
     if content is None:
         return None
     if not isinstance(content, Mapping) or {*map(type, content.values())} - {int, float, NoneType}:
-        raise DataError(f"{folder}/scores.json: does not map names to numbers; {REMEDY}")
+        raise DataError(f"{folder}/{SCORES}: does not map names to numbers; {REMEDY}")
     return {name: math.nan if score is None else float(score) for name, score in content.items()}
 
 
