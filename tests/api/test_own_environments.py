@@ -153,6 +153,7 @@ def test_what_is_no_observation_is_refused_with_what_to_give(result: Result):
     refused: dict[str, Callable[[], Any]] = {
         "the observation is None; give what env.reset()[0]": lambda: result.predict(None),
         "env.reset() returns them; give the first of the two": lambda: result.predict((obs, {})),
+        "the batch holds no observations; give one at least": lambda: result.predict(obs[None][:0]),
         "info has 1 entries; give 2, one of each": lambda: result.predict([obs, obs], info=[{}]),
     }
     for line, call in refused.items():
@@ -256,7 +257,8 @@ def test_another_limit_of_steps_is_taken_and_other_spaces_are_refused(result: Re
     if steps is not None:
         assert shorter[steps] == 3 < result.scores[steps]
     elsewhere = {"import": "tests.models.iqn.user_envs:OneStep"}
-    with pytest.raises(DataError, match="was trained in another form of environment: "):
+    form = r"another form of environment: .*observation size \d.*, where OneStep has "
+    with pytest.raises(DataError, match=form):
         quatrain.evaluate(result, env=elsewhere)
 
 

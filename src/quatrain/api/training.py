@@ -233,9 +233,15 @@ def state_for(result: Result, config: Any, dataset: Any) -> Any:
         train = load_modules(result.model).train
         return train.from_arrays(config, dataset, train.to_arrays(result.state))
     # Running episodes do not matter; a learner fits wherever observations and actions are alike.
-    trained, actual = (each.interface.restored for each in (result.dataset, dataset))
-    if trained._replace(max_episode_steps=actual.max_episode_steps) != actual:
-        raise ValueError(f"{trained}, not {actual}")
+    trained, actual = (
+        each.interface.restored._replace(max_episode_steps=0)._asdict()
+        for each in (result.dataset, dataset)
+    )
+    others = [name for name in trained if trained[name] != actual[name]]
+    if others:
+        forms = [f"{name.replace('_', ' ')} {trained[name]}" for name in others]
+        elsewhere = [str(actual[name]) for name in others]
+        raise ValueError(f"{', '.join(forms)}, where {config.env.name} has {', '.join(elsewhere)}")
     return result.state
 
 

@@ -233,12 +233,10 @@ def make_bare(config: HostEnv) -> Any:
     if not attribute:
         # None leaves the registered limit; a number takes its place, also where it is larger.
         kwargs.setdefault("max_episode_steps", config.max_episode_steps)
-    with user_code(
-        lambda reason: (
-            f"env {config.name} cannot be made: {reason}; mend id, import and kwargs of env, or "
-            "install its package"
-        )
-    ):
+    advice = "; mend id, import and kwargs of env, or install its package"
+    # What another process had says itself what to do.
+    remedy = "" if config.in_process else advice
+    with user_code(lambda reason: f"env {config.name} cannot be made: {reason}{remedy}"):
         env = make_env(module, attribute, str(config.id), kwargs)
         if not hasattr(env, "agent_iter"):
             return env
@@ -278,8 +276,9 @@ def _limit(config: HostEnv, env: Any) -> int:
     if limit is None:
         key, value = ("id", config.id) if config.id else ("import", config.import_)
         raise DataError(
-            "it is registered with no limit of steps, as max_episode_steps: null requires; give a "
-            "number, which changes no episode that ends before: "
+            f"it {'is registered with' if config.id else 'has'} no limit of steps, as "
+            "max_episode_steps: null requires; give a number, which changes no episode that ends "
+            "before: "
             f'env={{"{key}": {_shown(str(value))}, "max_episode_steps": 1000}}'
         )
     if not 1 <= limit <= MAX_EPISODE_STEPS:

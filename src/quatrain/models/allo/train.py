@@ -295,12 +295,17 @@ def metrics(
     return {name: value[None] for name, value in values.items()}
 
 
+def is_due(config: AlloConfig, state: State) -> bool:
+    """Returns whether the learned functions are evaluated after this step."""
+    return int(state.step[0]) % min(config.train.evaluate_every, config.train.steps) == 0
+
+
 def comparison(
     config: AlloConfig, state: State, dataset: Dataset, truth: Truth
 ) -> dict[str, np.ndarray]:
     """Returns the comparison with the truth: (1, seeds, ...), or (0, seeds, ...) if not due."""
     cosines = eigenvalues = np.zeros((0, config.seeds, config.network.d))
-    if int(state.step[0]) % config.train.evaluate_every == 0:
+    if is_due(config, state):
         learned = tables(config, state, dataset)
         cosines = np.stack([strict_cosine(table, truth.spectrum) for table in learned])[None]
         eigenvalues = np.stack([rayleigh(table, truth.operator) for table in learned])[None]
@@ -314,7 +319,7 @@ def comparison(
 
 def judgement(config: AlloConfig, state: State, pairs: Pairs) -> dict[str, np.ndarray]:
     """Returns what held-out pairs tell: (1, seeds, ...), or (0, seeds, ...) if not due."""
-    if int(state.step[0]) % config.train.evaluate_every == 0:
+    if is_due(config, state):
         measured = held_out.measure(*held_out.features(config, state.params, pairs))
         return {name: values[None] for name, values in measured.items()}
     d = config.network.d
