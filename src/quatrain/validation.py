@@ -225,7 +225,7 @@ def _elsewhere(keys: Keys, schema: type[BaseModel], raw: Mapping[str, Any], is_f
     call the length; nothing if it is none.
     """
     options = sections_of(schema, str(keys[0])) if keys[0] in MODELS else {}
-    section = options.get(tag_of(raw[keys[0]], options))
+    section = options.get(tag_of(raw[str(keys[0])], options))
     if section is None:
         return ""
     name = str(keys[-1])

@@ -151,3 +151,8 @@ def test_what_cannot_go_on_is_one_line(allo: Result, tmp_path: Path):
     for line, call in refused.items():
         with pytest.raises((ConfigError, DataError), match=re.escape(line)):
             call()
+
+
+def test_a_training_that_is_shorter_than_evaluate_every_is_evaluated_at_its_end():
+    config = small("allo", train={"steps": 20, "record_every": 10, "evaluate_every": 50})
+    assert fit("allo", config).history["cosine_mean"][0].tolist() == [20]
