@@ -98,6 +98,8 @@ def film_if_rendered(config: HostEnv, begin: Begin, seed: int) -> dict[str, Anim
     """Returns `film_episode` as a report's picture `film`; nothing where the environment renders
     none, with a warning where it fails to.
     """
+    if config.kind not in ("gymnasium", "pettingzoo"):
+        return {}
     try:
         return {"film": film_episode(config, begin, seed)}
     except NotRendered:
