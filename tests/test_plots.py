@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
 from quatrain.plots import (
     BLUE,
     RED,
+    Figure,
     Level,
     Line,
     PolicyReturns,
@@ -120,3 +120,7 @@ def test_a_figure_is_titled_by_the_question_of_its_caption():
         "Does it learn?",
         "Does it learn? It does.",
     )
+
+
+def test_a_figure_shows_itself_in_a_notebook():
+    assert Figure(figsize=(1, 1))._repr_png_().startswith(b"\x89PNG")

@@ -26,7 +26,7 @@ from quatrain.seeds import SEEDS_OF_INTERVAL
 from quatrain.statistics import half_interval
 
 if TYPE_CHECKING:  # loading a command must not load matplotlib
-    from matplotlib.figure import Figure
+    from quatrain.plots import Figure
 
 Verdict = Literal["better", "worse", "no difference", "differs", "undecided"]
 Scores = Mapping[str, float | None]

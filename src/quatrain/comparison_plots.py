@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from quatrain.baselines import Rule
 from quatrain.comparison import Comparison, Difference, curves
@@ -15,6 +14,7 @@ from quatrain.plots import (
     GREY,
     ORANGE,
     RED,
+    Figure,
     caption,
     describe_seeds,
     draw_seeds,

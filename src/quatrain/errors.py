@@ -1,5 +1,7 @@
 """Errors that a user can fix: one line with reason and remedy, and the exit code of a command."""
 
+import warnings
+
 
 class QuatrainError(Exception):
     """Ends a command with one line; the base of all errors that a user can mend.
@@ -68,3 +70,8 @@ class TrainingDiverged(QuatrainError, ArithmeticError):
     """Signals a value that is not finite; names model, step, term and the key to change."""
 
     exit_code = 7
+
+
+def warn(message: str) -> None:
+    """Warns of what a user can mend: by the message alone, without a line of this package."""
+    warnings.warn_explicit(message, UserWarning, "quatrain", 1)

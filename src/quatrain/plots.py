@@ -4,6 +4,7 @@ scores, panels of diagnostics, the distribution of returns; the style of all fig
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from io import BytesIO
 from itertools import cycle
 from textwrap import fill
 from typing import Any, Literal, NamedTuple
@@ -13,7 +14,7 @@ from jaxtyping import Float, Shaped
 from matplotlib import rc_context, rcdefaults, rcParams
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as MatplotlibFigure
 from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from quatrain.animation import Animation
@@ -33,6 +34,15 @@ RED = "#C8102E"
 ORANGE = "#D17A00"
 BLUE = "#0072B2"
 GREEN = "#009E73"
+
+
+class Figure(MatplotlibFigure):
+    """Shows itself in a notebook, also without `%matplotlib inline`."""
+
+    def _repr_png_(self) -> bytes:
+        file = BytesIO()
+        self.savefig(file, format="png")
+        return file.getvalue()
 
 
 @contextmanager

@@ -153,7 +153,7 @@ def _reason(
     hint = f" ({field.description})" if field is not None and field.description else ""
     if problem["type"] == "extra_forbidden":
         others = [name for name in fields if name != keys[-1]]
-        close = nearest(str(keys[-1]), others)
+        close = _elsewhere(keys, schema, raw, "." in file) or nearest(str(keys[-1]), others)
         if keys[1:-1] == ("env",) and keys[-1] in OF_USER_ENVS:
             close += (
                 "; an environment of your own has it: name that, too, by id or import (and kind)"
@@ -219,6 +219,46 @@ def _section_of(keys: Keys, schema: type[BaseModel], raw: Any) -> type[BaseModel
             first = next(iter(options.values()), None)
             section = options.get(tag_of(raw), first) if isinstance(raw, Mapping) else first
     return section
+
+
+# What libraries call the length of a training.
+OF_LENGTH = ("steps", "timesteps", "total_steps", "total_timesteps", "transitions", "turns")
+
+
+def _elsewhere(keys: Keys, schema: type[BaseModel], raw: Mapping[str, Any], is_file: bool) -> str:
+    """Returns which key of its model an unknown key is, by its name or because it is what others
+    call the length; nothing if it is none.
+    """
+    options = sections_of(schema, str(keys[0])) if keys[0] in MODELS else {}
+    section = options.get(tag_of(raw[str(keys[0])], options))
+    if section is None:
+        return ""
+    name = str(keys[-1])
+    # Of another kind an inner section may have this very key.
+    paths = [path for path in _paths(section) if keys[1:] != tuple(path.split("."))]
+    same = [path for path in paths if f".{path}".endswith(f".{name}")]
+    lengths = [f"train.{each}" for each in OF_LENGTH if f"train.{each}" in paths]
+    if name in OF_LENGTH and (not same or {*same} & {*lengths}):
+        same = lengths[:1]
+    if not same:
+        return ""
+    *sections, last = same[0].split(".")
+    call = f"{{{last!r}: ...}}"
+    for outer in reversed(sections[1:]):
+        call = f"{{{outer!r}: {call}}}"
+    example = "" if is_file or not sections else f", as in {sections[0]}={call}"
+    return f"; it is {' or '.join(same)}{example}"
+
+
+def _paths(section: type[BaseModel]) -> list[str]:
+    """Returns all keys of a section, with dots, of each kind that inner ones may have."""
+    paths: dict[str, None] = {}
+    for key, field in section.model_fields.items():
+        name = field.alias or key
+        paths[name] = None
+        for inner in sections_of(section, key).values():
+            paths |= dict.fromkeys(f"{name}.{path}" for path in _paths(inner))
+    return list(paths)
 
 
 def nearest(name: str, names: list[str]) -> str:

@@ -93,6 +93,19 @@ REFUSALS: dict[str, Callable[[], Any]] = {
             "actor_critic", env=gymnasium.make("CartPole-v1").unwrapped.__class__()
         )
     ),
+    "quatrain: actor_critic.steps: unknown key; it is train.transitions, as in train={'trans": (
+        lambda: quatrain.config("actor_critic", steps=10000)
+    ),
+    "quatrain: actor_critic.train.steps: unknown key; it is train.transitions, as in ": (
+        lambda: quatrain.config("actor_critic", train={"steps": 10000})
+    ),
+    "quatrain: iqn.n_step: unknown key; it is train.loss.n_step, as in train={'loss': {'n_step": (
+        lambda: quatrain.config("iqn", n_step=3)
+    ),
+    "quatrain: iqn.train.turns: unknown key; it is train.turns, as in train={'turns': ...}": (
+        lambda: quatrain.config("iqn", **{"train.turns": 3})
+    ),
+    "unknown model 'PPO'; it is 'actor_critic' here; known: ": lambda: quatrain.config("PPO"),
     "quatrain: actor_critic.env.max_episode_steps: unknown key; did you mean 'max_steps'?; an ": (
         lambda: quatrain.fit("actor_critic", env={"max_episode_steps": 50})
     ),
@@ -121,6 +134,14 @@ def test_what_cannot_be_used_is_one_line_that_says_why(line: str):
 
 
 def test_a_users_environment_starts_from_its_preset_if_none_is_named():
-    for kind, name in {"gymnasium": "a", "pettingzoo": "pursuit:parallel_env"}.items():
+    for kind, name in {"gymnasium": "a:b", "pettingzoo": "pursuit:parallel_env"}.items():
         env = {"kind": kind, "import": name}
         assert quatrain.config("iqn", env=env) == quatrain.config("iqn", "gymnasium", env=env)
+
+
+def test_what_a_preset_says_of_its_example_is_not_true_of_another_environment():
+    env = quatrain.config("actor_critic", "images", env={"max_episode_steps": 7}).env
+    assert (env.id, env.max_episode_steps, len(env.wrappers)) == ("MiniGrid-Empty-5x5-v0", 7, 2)
+    for other in ("CartPole-v1", {"id": "CartPole-v1"}):
+        env = quatrain.config("actor_critic", "images", env=other).env
+        assert env == quatrain.config("actor_critic", env="CartPole-v1").env

@@ -138,7 +138,21 @@ def test_what_cannot_go_on_is_one_line(allo: Result, tmp_path: Path):
         "more is 0; give a whole number from 1": lambda: allo.train(0),
         "steps 61 is not a multiple of record_every": lambda: allo.train(1),
         "is in the way of a folder that only": lambda: fit("allo", folder=tmp_path),
+        "saved holds the result of a training; name another, or go on with it by resume_from=": (
+            lambda: fit("allo", folder=allo.save(tmp_path / "saved"))
+        ),
+        "seed is 3, and resume_from was trained with 0; leave it out, or train anew": (
+            lambda: fit("allo", resume_from=allo, seed=3)
+        ),
+        "resume_from was trained for 60 steps; give at least as many as train={'steps': ...}": (
+            lambda: fit("allo", resume_from=allo, train={"steps": 40})
+        ),
     }
     for line, call in refused.items():
         with pytest.raises((ConfigError, DataError), match=re.escape(line)):
             call()
+
+
+def test_a_training_that_is_shorter_than_evaluate_every_is_evaluated_at_its_end():
+    config = small("allo", train={"steps": 20, "record_every": 10, "evaluate_every": 50})
+    assert fit("allo", config).history["cosine_mean"][0].tolist() == [20]

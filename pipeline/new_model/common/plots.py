@@ -1,11 +1,9 @@
 """state, history, scores -> pictures of what was learned."""
 
-from matplotlib.figure import Figure
-
 from quatrain.models.sketch.collect import Dataset
 from quatrain.models.sketch.config import SketchConfig
 from quatrain.models.sketch.train import State
-from quatrain.plots import BLUE, GREY, Picture, house_style, in_order
+from quatrain.plots import BLUE, GREY, Figure, Picture, house_style, in_order
 from quatrain.progress import Evaluation, History
 
 CAPTIONS = {"values": "Are the learned values the true ones? Then all points lie on the line."}

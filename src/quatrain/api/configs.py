@@ -15,7 +15,7 @@ import numpy as np
 
 from quatrain import presets
 from quatrain.api.session import require
-from quatrain.envs.host.config import NO_ENV, names_user_env
+from quatrain.envs.host.config import NO_ENV, NO_MAKER, names_user_env
 from quatrain.errors import ConfigError, DataError
 from quatrain.params import Params
 from quatrain.registry import MODELS
@@ -28,6 +28,8 @@ NAMESPACE = "quatrain/"
 # What environments of users start from; allo's preset `gymnasium` has cells of MountainCar-v0.
 USERS_PRESETS = {"allo": "observations"}
 USERS_PRESET = "gymnasium"
+# What others call models.
+ALGORITHMS = {"ppo": "actor_critic", "a2c": "actor_critic", "dqn": "iqn", "qr-dqn": "iqn"}
 
 
 def config(model: str, preset: str | None = None, **changes: Any) -> Any:
@@ -42,8 +44,8 @@ def config(model: str, preset: str | None = None, **changes: Any) -> Any:
         model: `allo`, `iqn`, `actor_critic` or `active_dynamics`.
         preset: a name of presets/, such as `smoke` or `paper`; None: the defaults, or for an
             environment of the user's own the preset `gymnasium` (allo: `observations`).
-        **changes: sections and keys of the model, such as `train={"steps": 2000}` or `seeds=3`;
-            `env` may be whatever `quatrain.fit` takes.
+        **changes: sections and keys of the model, such as `train={"steps": 2000}` (iqn has turns,
+            actor_critic transitions) or `seeds=3`; `env` may be whatever `quatrain.fit` takes.
 
     Returns:
         The model's config, which `quatrain.fit(model, config=...)` takes.
@@ -121,6 +123,10 @@ def make_params(
             f"preset {preset!r} has no settings of {model} for an environment of your own; leave "
             f"preset out, or name one that has: {', '.join(names)}"
         )
+    env = changes.get("env", {})
+    if names_user_env(raw.get(model)) and (env.get("id") or env.get("import")):
+        # What a preset says of its example is not true of another environment.
+        raw = raw | {model: raw[model] | {"env": raw[model]["env"] | NO_MAKER}}
     return validated(overlaid(raw, {model: dict(changes), **shared}))
 
 
@@ -151,7 +157,8 @@ def with_changes(params: Params, model: str, changes: Mapping[str, Any], **share
 def check_model(model: object) -> None:
     """Raises ConfigError unless there is a model of this name."""
     if not isinstance(model, str) or model not in MODELS:
-        hint = nearest(str(model), list(MODELS))
+        known_as = ALGORITHMS.get(str(model).lower())
+        hint = f"; it is {known_as!r} here" if known_as else nearest(str(model), list(MODELS))
         raise ConfigError(f"unknown model {model!r}{hint}; known: {', '.join(MODELS)}")
 
 
@@ -168,7 +175,10 @@ def read_defaults(preset: str | None) -> dict[str, Any]:
     Raises:
         ConfigError: there is no such preset.
     """
-    return presets.read_raw(DEFAULTS, preset)
+    try:
+        return presets.read_raw(DEFAULTS, preset)
+    except ConfigError as error:
+        raise ConfigError(f"{error}; an environment is given as env={preset!r}") from None
 
 
 def validated(raw: Mapping[str, Any]) -> Params:

@@ -11,10 +11,10 @@ import numpy as np
 
 from quatrain.api.configs import as_path, check_count, check_dataset, with_changes
 from quatrain.api.progress_display import shown, write
-from quatrain.api.results import SAVED, Result
+from quatrain.api.results import SAVED, SCORES, Result
 from quatrain.api.session import computing
 from quatrain.comparison_sides import describe
-from quatrain.errors import ConfigError
+from quatrain.errors import ConfigError, FolderError
 from quatrain.params import Params
 from quatrain.progress import History, Progress, Row, history, rows
 from quatrain.registry import load, summary
@@ -74,17 +74,29 @@ def watching(
     return Watch(is_shown, callback, checkpoint_every, path, returns_if_interrupted=True)
 
 
+def check_unfinished(folder: Path | None, resume_from: Result | str | Path | None) -> None:
+    """Raises FolderError if a folder holds a result with its scores that is not gone on with."""
+    if folder is None or isinstance(resume_from, Result):
+        return
+    goes_on = resume_from is not None and as_path(resume_from).resolve() == folder.resolve()
+    if (folder / SCORES).exists() and not goes_on:
+        raise FolderError(
+            f"folder {folder} holds the result of a training",
+            remedy=f"name another, or go on with it by resume_from={str(folder)!r}",
+        )
+
+
 def untrained(params: Params, model: str, dataset: Any = None) -> Result:
     """Returns a result before its first step, with a dataset or None: it is not yet collected."""
     return Result(model, params, dataset, state=None, history={}, step=0)
 
 
 def continued(result: Result, params: Params) -> Result:
-    """Returns a result that goes on under params, of which the length alone may be another, and the
+    """Returns a result that goes on under params, of which the length alone may be larger, and the
     environment where it was one of its process alone.
 
     Raises:
-        ConfigError: it was trained with other values.
+        ConfigError: it was trained with other values, or for longer.
     """
     model = result.model
     old, new = (each.model_dump() for each in (result.config, getattr(params, model)))
@@ -96,6 +108,12 @@ def continued(result: Result, params: Params) -> Result:
         raise ConfigError(
             f"resume_from was trained with other values: {describe(old, new)}; leave them out, or "
             "train anew"
+        )
+    steps = getattr(params, model).train.steps
+    if steps < result.step:
+        raise ConfigError(
+            f"resume_from was trained for {_trained(result):,} {result.config.LENGTH}; give at "
+            f"least as many as train={{{result.config.LENGTH!r}: ...}}, or train anew"
         )
     return Result(model, params, result.dataset, result.state, result.history, step=result.step)
 
@@ -113,10 +131,16 @@ def lengthened(result: Result, more: int) -> Result:
             f"{result.model} keeps all that it learns from in a state of fixed size, and cannot "
             "train longer; fit anew with a larger length"
         )
-    train = result.config.train
-    length = result.step * getattr(train, key) // train.steps + int(more)
+    length = _trained(result) + int(more)
     params = with_changes(result.params, result.model, {"train": {key: length}})
     return continued(result, params)
+
+
+def _trained(result: Result) -> int:
+    """Returns how far a result was trained, in the unit of its `config.LENGTH`."""
+    train = result.config.train
+    length: int = getattr(train, result.config.LENGTH)
+    return result.step * length // train.steps
 
 
 def train_and_score(begun: Result, watch: Watch) -> Result:

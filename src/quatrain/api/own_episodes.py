@@ -84,6 +84,8 @@ def act(result: "Result", obs: Any, info: Any, answer: Callable[[Mapping[str, An
         if isinstance(obs, Mapping) and not isinstance(rows.spaces.observation, Dict):
             return answer(obs)  # which says what a request has
         observed, is_single = batch_of(rows.spaces.observation, obs)
+        if not observed:
+            raise DataError("the batch holds no observations; give one at least")
         infos = [info] if is_single else info or [None] * len(observed)
         if len(infos) != len(observed):
             raise DataError(f"info has {len(infos)} entries; give {len(observed)}, one of each")

@@ -10,7 +10,6 @@ from types import NoneType
 from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from quatrain import serving
 from quatrain.animation import Animation
@@ -22,6 +21,7 @@ from quatrain.errors import ConfigError, DataError
 from quatrain.frameworks.packing import flatten, to_dataset
 from quatrain.memory import lack_explained
 from quatrain.params import Params
+from quatrain.plots import Figure
 from quatrain.progress import Evaluation, History
 from quatrain.registry import MODELS
 from quatrain.registry import load as load_modules
@@ -33,10 +33,11 @@ from quatrain.storage.disk_errors import raised_as_disk_error
 from quatrain.storage.formats import null_if_not_finite
 
 DATASET = "dataset.safetensors"
+SCORES = "scores.json"
 # What the folder of every trained model holds.
 FILES = ("config.json", "history.csv", "state.safetensors", "weights.safetensors")
 # What `Result.save` writes; no other file of a folder is touched.
-SAVED = (*FILES, DATASET, "scores.json", folders.MANIFEST)
+SAVED = (*FILES, DATASET, SCORES, folders.MANIFEST)
 REMEDY = "save it again with result.save(), or restore it with `dvc checkout`"
 
 
@@ -99,6 +100,11 @@ class Result:
         if scores is not None:
             self.scores = dict(scores)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leaves out what is made again when it is asked for, and cannot be pickled."""
+        cached = {"_rows", "_served", "encoder"}
+        return {name: value for name, value in vars(self).items() if name not in cached}
+
     @property
     def config(self) -> Any:
         """Returns the model's config."""
@@ -133,10 +139,14 @@ class Result:
 
     @property
     def _shown_scores(self) -> dict[str, float]:
-        """Returns the judged scores, or none where they are not computed: showing computes nothing,
-        as scoring makes the environment that a loaded folder names.
+        """Returns the judged scores, in an environment of the user with the return; none where they
+        are not computed: showing computes nothing, as scoring makes the environment that a loaded
+        folder names.
         """
-        return self.judged_scores if "scores" in vars(self) else {}
+        if "scores" not in vars(self):
+            return {}
+        names = {"return_mean"} & self.scores.keys() if self.config.brings_env else ()
+        return self.judged_scores | {name: self.scores[name] for name in names}
 
     def plots(self) -> dict[str, Figure]:
         """Draws the figures of the report by name.
@@ -145,7 +155,7 @@ class Result:
             >>> result.plots()["vectors"].savefig("vectors.png")
         """
         pictures = self._pictures().items()
-        return {name: picture for name, picture in pictures if isinstance(picture, Figure)}
+        return {name: picture for name, picture in pictures if not isinstance(picture, Animation)}
 
     def films(self) -> dict[str, Film]:
         """Returns the animations of the report by name; a model may have none.
@@ -348,7 +358,7 @@ class Result:
             "history.csv": history.to_csv(curves),
         }
         if "scores" in vars(self):
-            contents["scores.json"] = null_if_not_finite(self.scores)
+            contents[SCORES] = null_if_not_finite(self.scores)
         shared = self.params.model_dump(include={"seed", "threads"}) | {"step": self.step}
         with raised_as_disk_error():
             folders.save(path, contents, {"model": self.model, **shared}, names=SAVED)
@@ -419,7 +429,7 @@ def load(path: str | Path, device: str = "auto") -> Result:
             curves = history.from_csv(stored.contents["history.csv"])
         except ValueError as error:
             raise DataError(f"{folder}: {error}; {REMEDY}") from None
-    scores = stored_scores(folder, stored.contents.get("scores.json"))
+    scores = stored_scores(folder, stored.contents.get(SCORES))
     step = stored.info.get("step", section.train.steps)
     return Result(model, params, dataset, state, curves, scores, step=step)
 
@@ -433,7 +443,7 @@ def stored_scores(folder: Path, content: Any) -> dict[str, float] | None:
     if content is None:
         return None
     if not isinstance(content, Mapping) or {*map(type, content.values())} - {int, float, NoneType}:
-        raise DataError(f"{folder}/scores.json: does not map names to numbers; {REMEDY}")
+        raise DataError(f"{folder}/{SCORES}: does not map names to numbers; {REMEDY}")
     return {name: math.nan if score is None else float(score) for name, score in content.items()}
 
 

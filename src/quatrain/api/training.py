@@ -18,7 +18,14 @@ from quatrain.api.configs import (
     read_defaults,
     with_changes,
 )
-from quatrain.api.learning import Record, continued, train_and_score, untrained, watching
+from quatrain.api.learning import (
+    Record,
+    check_unfinished,
+    continued,
+    train_and_score,
+    untrained,
+    watching,
+)
 from quatrain.api.results import Result, load
 from quatrain.api.session import computing
 from quatrain.errors import ConfigError, DataError
@@ -35,7 +42,7 @@ def fit(
     *,
     env: Any = None,
     config: Any = None,
-    seed: int = 0,
+    seed: int | None = None,
     device: str = "auto",
     threads: int | None = None,
     progress: bool = True,
@@ -63,7 +70,8 @@ def fit(
             "wrappers": [MyWrapper], "max_episode_steps": 100}`. What no other process can import
             (a lambda, a class of a notebook) stays in this one.
         config: a whole config of `quatrain.config`, in place of `env`, `preset` and `changes`.
-        seed: the seed from which those of collection, training and evaluation are derived.
+        seed: the seed from which those of collection, training and evaluation are derived; None:
+            that of `resume_from`, or 0.
         device: `auto`, or a device as in params.yaml (`cpu`, `cuda`).
         threads: compute threads, on which a CPU result depends; None: those of params.yaml.
         progress: show steps and two metrics on stderr: a bar by tqdm on a terminal or in a
@@ -79,7 +87,8 @@ def fit(
             alone, or where it has an environment that its process alone had, in `env`. Seed and
             threads are those of what it goes on with. Its weights are, to the bit, those of a
             training that was never interrupted.
-        **changes: further sections and keys of the model, such as `train={"steps": 2000}`.
+        **changes: further sections and keys of the model. The length is `train={"steps": 2000}` of
+            allo, `{"turns": ...}` of iqn, else `{"transitions": ...}`.
 
     Returns:
         The result: `.scores`, `.history`, `.plots()`, `.predict()`, `.save()` and what it is made
@@ -89,7 +98,8 @@ def fit(
         ConfigError: a name, a key or a value cannot be used, or a thread of this process computes
             with another device or other `threads`; one line says why. It is a ValueError.
         DataError: `dataset` is not one of this model, or was collected under another config; or an
-            environment of the user's own cannot be made, or raised; or `folder` holds other files.
+            environment of the user's own cannot be made, or raised; or `folder` holds other files,
+            or a result that is not gone on with.
         PackageMissing: jax or torch is not installed; the line has the command that installs it.
         DeviceMissing: there is no such device.
         TrainingDiverged: a value is not finite; the line names step, term and the key to change.
@@ -103,6 +113,7 @@ def fit(
         changes["env"] = env
     shared = {"seed": seed, "device": device, "threads": threads}
     watch = watching(progress, callback, checkpoint_every, folder)
+    check_unfinished(watch.folder, resume_from)
     if resume_from is None:
         params = params_from(model, preset, config, changes, shared)
         return train_and_score(untrained(params, model, dataset), watch)
@@ -111,7 +122,14 @@ def fit(
     interrupted = resume_from if isinstance(resume_from, Result) else load(resume_from)
     if interrupted.model != model:
         raise ConfigError(f"resume_from is a result of {interrupted.model}, not of {model}")
-    shared |= {"seed": interrupted.seed, "threads": interrupted.params.threads}
+    for name in ("seed", "threads"):
+        trained = getattr(interrupted.params, name)
+        if shared[name] not in (None, trained):
+            raise ConfigError(
+                f"{name} is {shared[name]!r}, and resume_from was trained with {trained}; leave it "
+                "out, or train anew"
+            )
+        shared[name] = trained
     if config is None and preset is None:
         if env is not None:
             changes["env"] = env_keys(env)
@@ -130,13 +148,13 @@ def params_from(
 ) -> Params:
     """Returns the Params of a whole config or, if that is None, of a preset with changes.
 
-    shared: the keys that all models share; without `threads` those of params.yaml.
+    shared: the keys that all models share; None: as in params.yaml.
 
     Raises:
         ConfigError: as `fit`.
     """
-    if shared["threads"] is None:
-        shared = {**shared, "threads": read_defaults(None)["threads"]}
+    defaults = read_defaults(None)
+    shared = {key: defaults[key] if value is None else value for key, value in shared.items()}
     if config is None:
         return make_params(model, preset, changes, **shared)
     if preset is not None or changes:
@@ -215,9 +233,15 @@ def state_for(result: Result, config: Any, dataset: Any) -> Any:
         train = load_modules(result.model).train
         return train.from_arrays(config, dataset, train.to_arrays(result.state))
     # Running episodes do not matter; a learner fits wherever observations and actions are alike.
-    trained, actual = (each.interface.restored for each in (result.dataset, dataset))
-    if trained._replace(max_episode_steps=actual.max_episode_steps) != actual:
-        raise ValueError(f"{trained}, not {actual}")
+    trained, actual = (
+        each.interface.restored._replace(max_episode_steps=0)._asdict()
+        for each in (result.dataset, dataset)
+    )
+    others = [name for name in trained if trained[name] != actual[name]]
+    if others:
+        forms = [f"{name.replace('_', ' ')} {trained[name]}" for name in others]
+        elsewhere = [str(actual[name]) for name in others]
+        raise ValueError(f"{', '.join(forms)}, where {config.env.name} has {', '.join(elsewhere)}")
     return result.state
 
 

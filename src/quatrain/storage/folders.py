@@ -299,7 +299,7 @@ def _others(folder: Path, keep: set[str], names: Collection[str] | None) -> list
     for path in others:
         is_own = path.suffix in formats.FORMATS if names is None else path.name in names
         if not path.is_file() or not (is_own or path.suffix == PARTIAL):
-            raise _refused(path, "is in the way of a folder that only the pipeline writes", MOVE)
+            raise _refused(path, "is in the way of a folder that only quatrain writes", MOVE)
     return others
 
 

@@ -6,6 +6,9 @@ import pytest
 from gymnasium.spaces import Box
 
 from quatrain.envs.adapters.potential_reward import PotentialReward
+from quatrain.envs.host import user_code
+from quatrain.envs.host.config import HostEnv
+from quatrain.envs.host.given import keys_of
 from tests.models.allo.user_envs import Corridor
 
 
@@ -42,3 +45,13 @@ def test_the_own_reward_is_told_and_spaces_stay():
 def test_neither_or_both_is_refused():
     with pytest.raises(ValueError, match="needs a component or a goal; give one of them"):
         PotentialReward(Corridor(), squares)
+    with pytest.raises(ValueError, match="component is 2, and the encoder has 2; give a number fr"):
+        PotentialReward(Corridor(), squares, component=2).reset(seed=0)
+
+
+def test_an_instance_is_made_again_with_its_encoder():
+    env = PotentialReward(gymnasium.make("CartPole-v1"), squares, component=1, sign=-3.0)
+    again = HostEnv.model_validate(keys_of(env) | {"vectorization": "sync"})
+    (wrapper,) = again.wrappers
+    potential = user_code.make(again).env.potential(np.array([2.0]))
+    assert (wrapper.name, potential) == ("PotentialReward", 4.0)

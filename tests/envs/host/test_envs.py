@@ -588,8 +588,8 @@ def test_what_an_environment_must_not_return_is_named(config: HostEnv, message: 
         (host_env("Boxed", low=0, high=2**23, dtype="int64"), "32 bits cannot choose each"),
         (host_env("Boxed"), "Box with finite bounds; wrap"),
         (host_env("Boxed", low=0), "Box with finite bounds; wrap"),
-        (host_env("Counter", steps=None), "registered with no limit of steps.*give a number"),
-        (pair("Pair", steps=None), "registered with no limit of steps"),
+        (host_env("Counter", steps=None), "it has no limit of steps.*give a number"),
+        (pair("Pair", steps=None), "it has no limit of steps"),
         (registered("Endless", None), "registered with no limit of steps"),
         (registered("Long", None), "of 1000000 steps, and at most 100000.*set max_episode_steps"),
         (

@@ -25,6 +25,13 @@ class Shown(Counter):
         return np.full((2, self.width, 3), self.steps, np.uint8)
 
 
+class Torn(Shown):
+    """Is one whose package for pictures is missing."""
+
+    def render(self) -> Any:
+        raise ImportError("no pygame")
+
+
 def stand_still(obs: np.ndarray) -> np.ndarray:
     return np.zeros(obs.shape[:2], int)
 
@@ -54,4 +61,11 @@ def test_an_environment_that_renders_nothing_has_no_film():
     config, begin = host_env("Counter"), lambda: stand_still
     with pytest.raises(DataError, match="env Counter renders no pictures; metadata"):
         film_episode(config, begin, seed=0)
-    assert film_if_rendered(config, begin, seed=0) == {}
+    in_jax = config.model_copy(update={"kind": "jax"})
+    assert film_if_rendered(config, begin, seed=0) == film_if_rendered(in_jax, begin, seed=0) == {}
+
+
+def test_an_environment_that_fails_to_render_has_no_film_and_a_warning():
+    config = host_env("Counter").model_copy(update={"import_": f"{__name__}:Torn"})
+    with pytest.warns(UserWarning, match="there is no film: env Torn .* no pygame"):
+        assert film_if_rendered(config, lambda: stand_still, seed=0) == {}

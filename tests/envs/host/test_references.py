@@ -89,11 +89,14 @@ def test_the_fewest_episodes_are_played_of_any_budget_and_a_number_is_what_it_sa
             learned = references.play_policies(envs, [begin] * 2, sizes["learned"])
             played = references.play_references(envs, sizes, 3, begin)
             assert [len(each.lengths) for each in (learned[1], *played.values())] == counts
+            every = [*learned, *played.values()]
+            spent = sum(int(each.lengths.sum()) for each in every)
+            references.warn_if_exceeded("mine", every, sizes, trained=spent)
             if episodes is None:
-                with pytest.warns(UserWarning, match=r"mine: held.*mine.evaluate.budget leaves 1:"):
-                    references.warn_if_exceeded("mine", [*learned, *played.values()], sizes, 2)
+                with pytest.warns(UserWarning, match=rf"mine: .* the training {spent - 1}:"):
+                    references.warn_if_exceeded("mine", every, sizes, trained=spent - 1)
             else:
-                references.warn_if_exceeded("mine", [*learned, *played.values()], sizes, 2)
+                references.warn_if_exceeded("mine", every, sizes, trained=1)
 
 
 def test_scores_of_a_policy_and_of_the_references():

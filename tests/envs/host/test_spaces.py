@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
+from gymnasium.vector.utils import concatenate, create_empty_array
 
-from quatrain.envs.host.spaces import reader, to_flag, to_reward
+from quatrain.envs.host.spaces import batch_of, reader, to_flag, to_reward
 from quatrain.errors import DataError
 
 BYTE = Box(-128, 127, (2,), np.int8)
@@ -57,7 +58,7 @@ def test_what_a_space_allows_is_read_without_loss(space: Any, value: Any, expect
         (Discrete(3, start=2), 1, "holds 1, where its space has integers from 2 to 4"),
         (MultiDiscrete([2, 3]), [1, 3], "holds 3, where its space has integers from 0 to 2"),
         (MultiBinary(2), [0, 2], "holds 2, where its space has integers from 0 to 1"),
-        (PARTS, {"a": 5, "b": [0, 0]}, "holds 5, where"),
+        (PARTS, {"a": 5, "b": [0, 0]}, "in its part 'a' holds 5, where"),
         (PARTS, {"a": 2}, r"has the parts \['a'\], not \['a', 'b'\]"),
         (Tuple([Discrete(2), FLOATS]), (0,), r"has the parts \[0\], not \[0, 1\]"),
         (Text(2), "abc", "'abc', which Text.* does not contain"),
@@ -94,3 +95,16 @@ REWARDS = [
 def test_nothing_else_is_a_flag_or_a_reward(read: Any, value: Any, message: str):
     with pytest.raises(DataError, match=message):
         read(value)
+
+
+def test_a_batch_of_parts_is_a_list_or_has_its_parts_stacked_as_of_a_vector_env():
+    space = Dict({"a": Discrete(5), "b": Tuple([FLOATS, MultiBinary(2)])})
+    each = [space.sample() for _ in range(3)]
+    stacked = create_empty_array(space, 3)
+    concatenate(space, each, stacked)
+    for batch in (each, stacked):
+        observed, is_single = batch_of(space, batch)
+        assert not is_single
+        read = reader("the observation", space)
+        np.testing.assert_array_equal([*map(read, observed)], [*map(read, each)])
+    assert batch_of(space, each[0]) == ([each[0]], True)

@@ -5,11 +5,12 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.utils import RecordConstructorArgs
 
 Encoder = Callable[[Any], np.ndarray]
 
 
-class PotentialReward(gymnasium.Wrapper[Any, Any, Any, Any]):
+class PotentialReward(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     """Replaces the reward by the growth of a potential F of observations, F(s') − F(s).
 
     F is a component of the representation φ, whose maximum an eigenoption seeks, or for a goal g
@@ -36,7 +37,11 @@ class PotentialReward(gymnasium.Wrapper[Any, Any, Any, Any]):
         Raises:
             ValueError: neither component nor goal is given, or both are.
         """
-        super().__init__(env)
+        # So that whoever trains makes it again; a copy of an encoder would copy a network.
+        RecordConstructorArgs.__init__(
+            self, encoder=encoder, component=component, sign=sign, goal=goal, _disable_deepcopy=True
+        )
+        gymnasium.Wrapper.__init__(self, env)
         if (component is None) == (goal is None):
             raise ValueError("PotentialReward needs a component or a goal; give one of them")
         self._encoder = encoder
@@ -56,8 +61,17 @@ class PotentialReward(gymnasium.Wrapper[Any, Any, Any, Any]):
         return observation, grown, terminated, truncated, {**info, "env_reward": reward}
 
     def potential(self, observation: Any) -> float:
-        """Returns F of an observation."""
+        """Returns F of an observation.
+
+        Raises:
+            ValueError: the encoder has no such component.
+        """
         vector = self._encoder(observation)
         if self._goal is not None:
             return -float(np.linalg.norm(vector - self._goal))
+        if self._component not in range(len(vector)):
+            raise ValueError(
+                f"component is {self._component}, and the encoder has {len(vector)}; give a number "
+                f"from 0 to {len(vector) - 1}"
+            )
         return float(vector[self._component])

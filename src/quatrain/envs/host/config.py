@@ -188,12 +188,13 @@ class HostEnv(Section):
 # their last rows.
 EPISODE = "episode"
 FLAGS = ("terminated", "truncated")
-# Keys of an environment, with the values that they have where there is none.
-NO_ENV: Mapping[str, Any] = dict.fromkeys(("id", "import", "max_episode_steps")) | {
+# Keys that tell which environment it is, and all of one, with the values that they have where there
+# is none.
+NO_MAKER: Mapping[str, Any] = dict.fromkeys(("id", "import", "max_episode_steps")) | {
     "kwargs": {},
     "wrappers": (),
-    "vectorization": "sync",
 }
+NO_ENV: Mapping[str, Any] = {**NO_MAKER, "vectorization": "sync"}
 
 
 class RecordableEnv(HostEnv):

@@ -11,7 +11,7 @@ from quatrain.animation import Animation
 from quatrain.envs.host.config import HostEnv, Pairs
 from quatrain.envs.host.envs import Begin, HostEnvs, play
 from quatrain.envs.host.user_code import make, user_code
-from quatrain.errors import DataError
+from quatrain.errors import DataError, warn
 
 MODE = "rgb_array"
 # Pixels of the longer side; larger pictures are made smaller.
@@ -23,6 +23,10 @@ FRAMES_PER_SECOND = 30
 # What GIFs can show, and a reader waits for.
 MOST_PER_SECOND = 50
 LEAST_PER_SECOND = 5
+
+
+class NotRendered(DataError):
+    """Signals an environment that does not say that it renders pictures."""
 
 
 class Camera:
@@ -74,7 +78,7 @@ def film_episode(config: HostEnv, begin: Begin, seed: int) -> Animation:
         metadata = getattr(env, "metadata", {})
         renders = getattr(env, "render_mode", None) == MODE
     if MODE not in metadata.get("render_modes", ()):
-        raise DataError(
+        raise NotRendered(
             f'env {config.name} renders no pictures; metadata["render_modes"] of its class is to '
             f"list {MODE}, and render() to return them"
         )
@@ -91,8 +95,15 @@ def film_episode(config: HostEnv, begin: Begin, seed: int) -> Animation:
 
 
 def film_if_rendered(config: HostEnv, begin: Begin, seed: int) -> dict[str, Animation]:
-    """Returns `film_episode` as a report's picture `film`; nothing where it cannot be rendered."""
+    """Returns `film_episode` as a report's picture `film`; nothing where the environment renders
+    none, with a warning where it fails to.
+    """
+    if config.kind not in ("gymnasium", "pettingzoo"):
+        return {}
     try:
         return {"film": film_episode(config, begin, seed)}
-    except DataError:
+    except NotRendered:
+        return {}
+    except DataError as error:
+        warn(f"there is no film: {error}")
         return {}

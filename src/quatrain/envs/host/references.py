@@ -1,6 +1,6 @@
 """an environment -> policies that learn nothing, their returns, and the scale of observations"""
 
-import warnings
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -13,6 +13,7 @@ from quatrain.envs.host.masks import nearest_legal
 from quatrain.envs.host.rules import ORIGIN, UNIT, score
 from quatrain.envs.host.sizes import FEWEST, Size
 from quatrain.envs.host.spaces import Interface, draw_actions
+from quatrain.errors import warn
 from quatrain.statistics import bootstrap_interval
 
 # Returns of policies without learning, by name; one of them is `random`.
@@ -124,18 +125,15 @@ def play_references(
 
 
 def warn_if_exceeded(
-    model: str, played: Iterable[Episodes], sizes: Mapping[str, Size], seeds: int
+    model: str, played: Iterable[Episodes], sizes: Mapping[str, Size], trained: int
 ) -> None:
-    """Warns where the fewest episodes take more transitions than the budget allows."""
+    """Warns where the fewest episodes take more transitions than the training did."""
     spent = sum(int(each.lengths.sum()) for each in played)
-    allowed = sum(size.transitions for size in sizes.values())
-    allowed += (seeds - 1) * sizes["learned"].transitions
-    if spent > allowed:
-        warnings.warn(
-            f"{model}: held-out episodes took {spent:,} transitions where {model}.evaluate.budget "
-            f"leaves {max(0, allowed):,.0f}: {FEWEST} episodes are the fewest, and {FEWEST // 2} "
-            "of constant and untrained policies; train longer, or raise the budget",
-            stacklevel=2,
+    if spent > trained and sizes["learned"].transitions < math.inf:
+        warn(
+            f"{model}: held-out episodes took {spent:,} transitions, and the training {trained:,}: "
+            f"{FEWEST} episodes are the fewest, and {FEWEST // 2} of constant and untrained "
+            "policies; train longer"
         )
 
 

@@ -299,12 +299,24 @@ def reader(name: str, space: gymnasium.Space) -> Callable[[Any], Shaped[np.ndarr
 
 
 def batch_of(space: gymnasium.Space, observed: Any) -> tuple[list[Any], bool]:
-    """Returns the observations of a batch, and whether it is a single one instead."""
-    if isinstance(space, Dict | Tuple):
-        is_single = isinstance(observed, Mapping | tuple)
-    else:
+    """Returns the observations of a batch, and whether it is a single one instead.
+
+    Of a Dict or a Tuple a batch is a list, or has its parts stacked, as of a VectorEnv.
+    """
+    if not isinstance(space, Dict | Tuple):
         is_single = np.ndim(observed) <= len(space.shape or ())
-    return [observed] if is_single else [*observed], is_single
+        return [observed] if is_single else [*observed], is_single
+    if not isinstance(observed, Mapping | tuple):
+        return [*observed], False
+    spaces, parts = parts_of(space), parts_of(observed)
+    if parts and spaces.keys() == parts.keys():
+        pairs = [batch_of(spaces[name], parts[name]) for name in parts]
+        batches, are_single = zip(*pairs, strict=True)
+        if not any(are_single) and len({*map(len, batches)}) == 1:
+            rows = zip(*batches, strict=True)
+            is_tuple = isinstance(space, Tuple)
+            return [row if is_tuple else dict(zip(parts, row, strict=True)) for row in rows], False
+    return [observed], True
 
 
 def _finite(name: str, values: Any) -> Shaped[np.ndarray, " obs"]:
@@ -386,7 +398,10 @@ def _check_parts(checks: Mapping[Any, Callable[[Any], Any]], value: Any) -> None
     if parts.keys() != checks.keys():
         raise DataError(f"has the parts {[*parts]}, not {[*checks]}, as its space says")
     for name, check in checks.items():
-        check(parts[name])
+        try:
+            check(parts[name])
+        except DataError as error:
+            raise DataError(f"in its part {name!r} {error}") from None
 
 
 def _check_contained(space: gymnasium.Space, value: Any) -> None:

@@ -352,8 +352,9 @@ def _limit(config: HostEnv, env: Any) -> int:
     if limit is None:
         key, value = ("id", config.id) if config.id else ("import", config.import_)
         raise DataError(
-            "it is registered with no limit of steps, as max_episode_steps: null requires; give a "
-            "number, which changes no episode that ends before: "
+            f"it {'is registered with' if config.id else 'has'} no limit of steps, as "
+            "max_episode_steps: null requires; give a number, which changes no episode that ends "
+            "before: "
             f'env={{"{key}": {_shown(str(value))}, "max_episode_steps": 1000}}'
         )
     if not 1 <= limit <= MAX_EPISODE_STEPS:

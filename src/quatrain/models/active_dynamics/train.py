@@ -1,6 +1,5 @@
 """warm-up rollouts -> beliefs: each arm selects actions and learns, transition by transition."""
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from quatrain.envs.vector_field import policies
 from quatrain.envs.vector_field.fields import region_grid
+from quatrain.errors import warn
 from quatrain.frameworks.torch import from_template, single_threaded
 from quatrain.frameworks.torch import to_arrays as to_arrays
 from quatrain.models.active_dynamics import planner
@@ -161,12 +161,11 @@ def _warn_if_plans_were_held_back(training: TrainingState) -> None:
     share = planned_share(config, training.planned)
     if share is None or share >= LEAST_PLANNED:
         return
-    warnings.warn(
+    warn(
         f"active_dynamics planned only {share:.0%} of the actions of arm active; the others were"
         " random, because the effect of actions on encoded states was not known within"
         f" max_misalignment {config.train.seq_vae.max_misalignment:g}; raise"
-        " active_dynamics.train.transitions or env.action_bound",
-        stacklevel=2,
+        " active_dynamics.train.transitions or env.action_bound"
     )
 
 

@@ -1,6 +1,5 @@
 """colonies of cells as PPO's environments: what is seen of them, steps, validation"""
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -16,7 +15,7 @@ from quatrain.envs.colony.dynamics import Colonies, World, make_world
 from quatrain.envs.colony.plates import Plates
 from quatrain.envs.colony.policies import ColonyPolicy
 from quatrain.envs.colony.world import StepResult, episodes, select, start, step
-from quatrain.errors import TrainingDiverged
+from quatrain.errors import TrainingDiverged, warn
 from quatrain.frameworks.torch import generator_from_seed, generator_from_state
 from quatrain.models.actor_critic.colony_data import Dataset as Dataset
 from quatrain.models.actor_critic.colony_data import check as check
@@ -327,10 +326,9 @@ def warn_without_success(
     """Warns of learners without a success: which, after how many transitions, and what may help."""
     failing = [str(index) for index, success in enumerate(successes) if success == 0]
     if failing:
-        warnings.warn(
+        warn(
             f"actor_critic: after {transitions:,} transitions no {colonies} colony reaches "
-            f"the goal (learner {', '.join(failing)}): {_advice(config)}",
-            stacklevel=2,
+            f"the goal (learner {', '.join(failing)}): {_advice(config)}"
         )
 
 

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int64
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from quatrain.animation import Animation, with_bar
 from quatrain.envs.colony.config import PARAMETERS
@@ -29,7 +28,17 @@ from quatrain.models.actor_critic.colony_scores import Outcome, Outcomes, run_ep
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.network import load_actor
 from quatrain.models.actor_critic.train import State
-from quatrain.plots import BLACK, BLUE, RED, Picture, caption, describe_seeds, draw_seeds, log_ticks
+from quatrain.plots import (
+    BLACK,
+    BLUE,
+    RED,
+    Figure,
+    Picture,
+    caption,
+    describe_seeds,
+    draw_seeds,
+    log_ticks,
+)
 
 # Pixels of the plate that are shown around the widest colony; width of the picture by its height.
 MARGIN = 10

@@ -318,8 +318,13 @@ class ActorCriticUserEnvConfig(ModelSection):
         return validation_size(self.collect.validation_episodes, self._budget, validations)
 
     @property
+    def transitions(self) -> int:
+        """Returns how many transitions a learner learns from: whole iterations."""
+        return self.train.steps * self.train.batch
+
+    @property
     def _budget(self) -> float:
-        return self.evaluate.budget * self.train.steps * self.train.batch
+        return self.evaluate.budget * self.transitions
 
     def check(self) -> None:
         if self.env.kind == "pettingzoo":

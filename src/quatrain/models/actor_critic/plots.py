@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from quatrain.models.actor_critic.config import ActorCriticUserEnvConfig, Config
 from quatrain.models.actor_critic.train import State
@@ -16,6 +15,7 @@ from quatrain.plots import (
     GREY,
     ORANGE,
     RED,
+    Figure,
     Level,
     Line,
     Panel,

@@ -96,7 +96,8 @@ def scores_of(
     """Returns the scores of one seed; `score` is the return's distance from that of the best policy
     without learning, on a logarithmic scale.
     """
-    warn_if_exceeded("actor_critic", [outcome, *references.values()], config.held_out, 1)
+    played = [outcome, *references.values()]
+    warn_if_exceeded("actor_critic", played, config.held_out, config.transitions)
     return seed_scores(outcome, returns_of(references)) | {
         "return_greatest": float(outcome.returns.max()),
         "length_mean": float(outcome.lengths.mean()),

@@ -92,7 +92,9 @@ class Train(Section):
     record_every: int = Field(
         ge=1, description="steps per record, and per call of the compiled program"
     )
-    evaluate_every: int = Field(ge=1, description="steps between two comparisons with the truth")
+    evaluate_every: int = Field(
+        ge=1, description="steps between two comparisons with the truth; one at the end at least"
+    )
 
     @property
     def discounts(self) -> tuple[float, ...]:
@@ -122,7 +124,6 @@ class Train(Section):
             )
         multiple(self, "steps", "record_every")
         multiple(self, "evaluate_every", "record_every")
-        at_most(self, "evaluate_every", "steps", "lower it, or nothing is compared")
         at_most(self, "b_init", "b_max")
 
 

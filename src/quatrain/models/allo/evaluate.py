@@ -1,12 +1,12 @@
 """state, held-out data -> scores: is each vector right, and is there enough data to know?"""
 
-import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Num
 
+from quatrain.errors import warn
 from quatrain.models.allo import held_out
 from quatrain.models.allo.collect import Dataset
 from quatrain.models.allo.config import AlloConfig
@@ -158,17 +158,15 @@ def _warn_if_truth_is_weak(config: AlloConfig, dataset: Dataset, truth: Spectrum
     unvisited = len(np.setdiff1d(np.flatnonzero(~truth.visited), dataset.train.state[ends]))
     # Where only the walks tell which states there are, none is missing.
     if unvisited > 0 and dataset.next_state is not None:
-        warnings.warn(
+        warn(
             f"allo: {unvisited} states never start a pair and are left out; "
-            "raise allo.collect.num_envs",
-            stacklevel=2,
+            "raise allo.collect.num_envs"
         )
     chance = random_cosine(truth, config.network.d).max()
     if chance > MUCH_BY_CHANCE:
-        warnings.warn(
+        warn(
             f"allo: random numbers score {chance:.2f} before scaling in a group of equal "
-            "eigenvalues, within which `cosine` cannot tell vectors apart; see `orthogonality`",
-            stacklevel=2,
+            "eigenvalues, within which `cosine` cannot tell vectors apart; see `orthogonality`"
         )
 
 

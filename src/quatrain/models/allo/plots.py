@@ -8,7 +8,6 @@ import numpy as np
 from jaxtyping import Float, Int
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
-from matplotlib.figure import Figure
 
 from quatrain.models.allo.collect import Dataset
 from quatrain.models.allo.config import AlloConfig
@@ -23,6 +22,7 @@ from quatrain.plots import (
     ORANGE,
     RED,
     Curve,
+    Figure,
     Level,
     Line,
     Panel,

@@ -1,6 +1,5 @@
 """replay -> weights: samples pairs, takes gradient steps, compares with the truth now and then."""
 
-import warnings
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ import optax
 from jax import Array
 from jaxtyping import Float, Int, Key
 
+from quatrain.errors import warn
 from quatrain.frameworks.jax import WHOLE, from_template, lay_out, over_devices, over_seeds
 from quatrain.frameworks.jax import to_arrays as to_arrays
 from quatrain.models.allo import held_out, losses, network
@@ -295,12 +295,17 @@ def metrics(
     return {name: value[None] for name, value in values.items()}
 
 
+def is_due(config: AlloConfig, state: State) -> bool:
+    """Returns whether the learned functions are evaluated after this step."""
+    return int(state.step[0]) % min(config.train.evaluate_every, config.train.steps) == 0
+
+
 def comparison(
     config: AlloConfig, state: State, dataset: Dataset, truth: Truth
 ) -> dict[str, np.ndarray]:
     """Returns the comparison with the truth: (1, seeds, ...), or (0, seeds, ...) if not due."""
     cosines = eigenvalues = np.zeros((0, config.seeds, config.network.d))
-    if int(state.step[0]) % config.train.evaluate_every == 0:
+    if is_due(config, state):
         learned = tables(config, state, dataset)
         cosines = np.stack([strict_cosine(table, truth.spectrum) for table in learned])[None]
         eigenvalues = np.stack([rayleigh(table, truth.operator) for table in learned])[None]
@@ -314,7 +319,7 @@ def comparison(
 
 def judgement(config: AlloConfig, state: State, pairs: Pairs) -> dict[str, np.ndarray]:
     """Returns what held-out pairs tell: (1, seeds, ...), or (0, seeds, ...) if not due."""
-    if int(state.step[0]) % config.train.evaluate_every == 0:
+    if is_due(config, state):
         measured = held_out.measure(*held_out.features(config, state.params, pairs))
         return {name: values[None] for name, values in measured.items()}
     d = config.network.d
@@ -338,10 +343,9 @@ def check_finite(recorded: dict[str, np.ndarray], start: int, barrier: float) ->
 def warn_if_errors_grew(errors: list[float]) -> None:
     tenth = len(errors) // 10
     if tenth and np.mean(errors[-tenth:]) > 1.5 * np.mean(errors[-2 * tenth : -tenth]):
-        warnings.warn(
+        warn(
             "allo: total_error grew by more than half over the last tenth of the steps; "
-            "lower allo.train.learning_rate",
-            stacklevel=2,
+            "lower allo.train.learning_rate"
         )
 
 

@@ -281,9 +281,13 @@ class IqnUserEnvConfig(LearnerConfig):
         return validation_size(self.train.evaluation_worlds, self._budget, validations)
 
     @property
+    def transitions(self) -> int:
+        """Returns how many transitions of a seed's environments it learns from."""
+        return self.env.worlds * (self.collect.turns + self.train.turns)
+
+    @property
     def _budget(self) -> float:
-        turns = self.collect.turns + self.train.turns
-        return self.evaluate.budget * self.env.worlds * turns
+        return self.evaluate.budget * self.transitions
 
     def observed(self, interface: Any) -> tuple[int, int]:
         return (len(interface.agents), interface.observation_size) if interface else (1, 1)

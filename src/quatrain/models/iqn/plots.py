@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from quatrain.models.iqn.config import LearnerConfig
 from quatrain.models.iqn.evaluate import Outcomes, scores_of
@@ -14,6 +13,7 @@ from quatrain.plots import (
     GREY,
     ORANGE,
     RED,
+    Figure,
     Line,
     Panel,
     Picture,

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from quatrain.animation import Animation, with_bar
 from quatrain.envs.drawing import draw_treasure_hunt
@@ -16,6 +15,7 @@ from quatrain.plots import (
     GREY,
     RED,
     EndLabel,
+    Figure,
     caption,
     describe_seeds,
     draw_seeds,

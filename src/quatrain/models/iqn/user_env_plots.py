@@ -5,14 +5,13 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from matplotlib.figure import Figure
 
 from quatrain.models.iqn import network
 from quatrain.models.iqn.config import IqnUserEnvConfig
 from quatrain.models.iqn.learn import State, evaluation_params
 from quatrain.models.iqn.train import host_policy
 from quatrain.models.iqn.user_env import Dataset
-from quatrain.plots import BLACK, RED, EndLabel, caption, label_ends, line_with_band
+from quatrain.plots import BLACK, RED, EndLabel, Figure, caption, label_ends, line_with_band
 
 
 class Replay(NamedTuple):

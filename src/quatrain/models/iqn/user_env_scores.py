@@ -64,7 +64,8 @@ def play_held_out(
     with closing(world.Envs(config.env, world.MOST_ENVS, held_out_seed)) as envs:
         learned = play_policies(envs, policies, config.held_out["learned"])
         played = play_references(envs, config.held_out, MAX_ACTIONS, untrained)
-    warn_if_exceeded("iqn", [*learned, *played.values()], config.held_out, config.seeds)
+    trained = config.seeds * config.transitions
+    warn_if_exceeded("iqn", [*learned, *played.values()], config.held_out, trained)
     return list(map(Outcome, learned)), {name: Outcome(each) for name, each in played.items()}
 
 

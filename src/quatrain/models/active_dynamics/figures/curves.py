@@ -5,7 +5,6 @@ from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from quatrain.models.active_dynamics.evaluate import EDGES, by_distance, same_error
 from quatrain.models.active_dynamics.figures.study import (
@@ -26,6 +25,7 @@ from quatrain.models.active_dynamics.rules import REFERENCE_NAMES
 from quatrain.plots import (
     BLACK,
     EndLabel,
+    Figure,
     Line,
     Panel,
     caption,

@@ -8,7 +8,6 @@ from jaxtyping import Bool, Float64
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm, Normalize
-from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 from matplotlib.ticker import MaxNLocator
 
@@ -22,7 +21,7 @@ from quatrain.models.active_dynamics.figures.study import (
     explain_replicate,
     format_number,
 )
-from quatrain.plots import TICKS, caption, log_ticks
+from quatrain.plots import TICKS, Figure, caption, log_ticks
 
 FLOW_COLORS = "viridis"
 ERROR_COLORS = "magma"

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from quatrain.models.active_dynamics.config import ActiveDynamicsUserEnvConfig as Config
 from quatrain.models.active_dynamics.figures.study import COLORS, TRANSITIONS, explain_arms
@@ -12,7 +11,7 @@ from quatrain.models.active_dynamics.user_env import phase_plane, serve
 from quatrain.models.active_dynamics.user_env.data import Dataset, true_velocities
 from quatrain.models.active_dynamics.user_env.learn import State, recorded_until
 from quatrain.models.active_dynamics.user_env.scores import Outcome
-from quatrain.plots import BLACK, GREY, Level, Line, Picture, caption, curve, in_order
+from quatrain.plots import BLACK, GREY, Figure, Level, Line, Picture, caption, curve, in_order
 from quatrain.plots import learning_curve as draw_learning_curve
 from quatrain.progress import Evaluation, History
 
