@@ -19,7 +19,7 @@ from quatrain.comparison import (
     nominal_level,
 )
 from quatrain.comparison_sides import compared_rules
-from quatrain.envs.host.rules import ORIGIN, UNIT, score
+from quatrain.envs.host.score import ORIGIN, UNIT, score
 from quatrain.errors import ConfigError, TrainingDiverged
 
 COMPARISONS = 2_000

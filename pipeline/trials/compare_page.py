@@ -13,7 +13,7 @@ from pipeline.storage.run_key import sources_of
 from pipeline.trials.sides import Request
 from quatrain.comparison import Comparison, Table
 from quatrain.comparison_sides import differing
-from quatrain.envs.host.rules import ORIGIN
+from quatrain.envs.host.score import ORIGIN
 from quatrain.registry import MODELS
 from quatrain.storage.atomic_write import write_together
 

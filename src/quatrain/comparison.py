@@ -19,7 +19,7 @@ from jaxtyping import Float
 from pydantic_core import to_json
 
 from quatrain.baselines import NOTHING, Direction, Rule
-from quatrain.envs.host.rules import on_scale_of
+from quatrain.envs.host.score import on_scale_of
 from quatrain.errors import ConfigError, TrainingDiverged
 from quatrain.progress import History
 from quatrain.seeds import SEEDS_OF_INTERVAL

@@ -361,7 +361,7 @@ def test_arrays_need_one_row_each(tmp_path: Path):
             "has 3 states and 1 actions; active_dynamics.env.control has 1 rows",
         ),
         ({"true_field": f"{HERE}:flat_field"}, "returned (5,) for states (5, 3), or numbers"),
-        ({"true_field": f"{HERE}:missing"}, "has no attribute 'missing'; give a function of a"),
+        ({"true_field": f"{HERE}:missing"}, "has no missing; mend its name; it is a"),
         ({"import": f"{HERE}:Timeless", "max_episode_steps": 9}, "has no finite dt above 0"),
         (
             {"import": f"{HERE}:Choices", "max_episode_steps": 9, "dt": 0.1},

@@ -10,7 +10,7 @@ from jaxtyping import Float64, Shaped
 
 from quatrain.envs.host.envs import Act, Begin, Episodes, HostEnvs, join, play_range
 from quatrain.envs.host.masks import nearest_legal
-from quatrain.envs.host.rules import ORIGIN, UNIT, score
+from quatrain.envs.host.score import ORIGIN, UNIT, score
 from quatrain.envs.host.sizes import FEWEST, Size
 from quatrain.envs.host.spaces import Interface, draw_actions
 from quatrain.errors import warn

@@ -1,8 +1,5 @@
 """how a baseline judges a policy in a user's environment; reading this loads no framework."""
 
-import math
-from collections.abc import Mapping
-
 from quatrain.baselines import Rule
 
 # Policies that learned nothing and play the same episodes, and what plots call them.
@@ -13,27 +10,7 @@ REFERENCES = {
 }
 
 
-# Scores that say where the scale of `score` begins, and how long its unit is.
-ORIGIN, UNIT = "score_origin", "score_unit"
 RETURN = Rule("return_mean", "higher", 0.0).means("undiscounted return of held-out episodes")
-
-
-def score(return_mean: float, origin: float, unit: float) -> float:
-    """Computes sign(z) log2(1 + |z|), z = (return_mean - origin) / unit."""
-    distance = return_mean - origin
-    return math.copysign(math.log2(1 + abs(distance) / unit), distance)
-
-
-def on_scale_of(
-    scale: Mapping[str, float | None], scores: Mapping[str, float | None]
-) -> Mapping[str, float | None]:
-    """Returns scores with `score` measured on another training's scale: each estimates its own by
-    as many episodes as its length allows.
-    """
-    origin, unit, mean = scale.get(ORIGIN), scale.get(UNIT), scores.get(RETURN.metric)
-    if ORIGIN not in scores or origin is None or unit is None or mean is None:
-        return scores
-    return {**scores, "score": score(mean, origin, unit)}
 
 
 def score_rule(cartpole_goal: float) -> Rule:

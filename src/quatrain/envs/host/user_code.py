@@ -74,7 +74,7 @@ def imported(module: str, attribute: str) -> Any:
             return getattr(loaded, attribute)
         except AttributeError:
             near = difflib.get_close_matches(attribute, vars(loaded), n=1)
-            meant = f"; did you mean {near[0]}?" if near else "; mend import"
+            meant = f"; did you mean {near[0]}?" if near else "; mend its name"
             raise DataError(f"module {module} has no {attribute}{meant}") from None
 
 

@@ -118,8 +118,8 @@ def true_velocities(name: str, y: Float64[np.ndarray, "point d"]) -> Float64[np.
     module, _, function = name.partition(":")
     with user_code(
         lambda reason: (
-            f"active_dynamics.env.true_field {name}: {reason}; give a function of a module that "
-            "can be imported here: states [n, d] -> velocities [n, d]"
+            f"active_dynamics.env.true_field {name}: {reason}; it is a function: states [n, d] -> "
+            "velocities [n, d]"
         )
     ):
         velocities = np.asarray(imported(module, function)(y.copy()), float)

@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 
 import numpy as np
+import torch
 
 from quatrain.models.active_dynamics.config import ActiveDynamicsUserEnvConfig as Config
 from quatrain.models.active_dynamics.figures.study import COLORS, TRANSITIONS, explain_arms
 from quatrain.models.active_dynamics.rules import REFERENCES
-from quatrain.models.active_dynamics.user_env import phase_plane, serve
+from quatrain.models.active_dynamics.user_env import phase_plane, regression
 from quatrain.models.active_dynamics.user_env.data import Dataset, true_velocities
-from quatrain.models.active_dynamics.user_env.learn import State, recorded_until
+from quatrain.models.active_dynamics.user_env.learn import State, recorded_until, shown_learner
 from quatrain.models.active_dynamics.user_env.scores import Outcome
 from quatrain.plots import BLACK, GREY, Figure, Level, Line, Picture, caption, curve, in_order
 from quatrain.plots import learning_curve as draw_learning_curve
@@ -42,17 +43,17 @@ def draw(
 
 
 def _field(config: Config, state: State, dataset: Dataset) -> Figure:
-    count, runs = int(state.transitions), dataset.train
+    count, runs, place = int(state.transitions), dataset.train, shown_learner(config)
+    model = state.params[place].model
     y, next_y = runs.obs.astype(float), runs.next_obs.astype(float)
     if state.replay is not None:
-        place = serve.shown_learner(config)
         y, _, next_y = (part[place, :count].numpy(force=True) for part in state.replay)
-    compute = serve.load(serve.export(config, state)).compute
 
     def learned(states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        still = np.zeros((len(states), runs.actions.shape[1]))
-        answer = compute({serve.STATES: states, serve.ACTIONS: still})
-        return answer["velocity"], answer["deviation"]
+        points = torch.as_tensor(states, device=model.center.device)
+        still = points.new_zeros(len(points), len(model.bound))
+        velocity, deviation = regression.velocities(model, points, still)
+        return velocity.numpy(force=True), deviation.numpy(force=True)
 
     def true(states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return true_velocities(str(config.env.true_field), states), np.zeros_like(states)

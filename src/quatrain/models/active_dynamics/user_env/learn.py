@@ -50,6 +50,11 @@ class State(NamedTuple):
     transitions: Int64[Tensor, ""]
 
 
+def shown_learner(config: Config) -> int:
+    """Returns the place of the first seed of the arm that is judged."""
+    return config.arms.index(config.shown_arm) * config.seeds
+
+
 class System(NamedTuple):
     """Holds what transitions come from: environments of all learners, or recorded runs (None)."""
 

@@ -14,9 +14,8 @@ from jaxtyping import Float64
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
-from matplotlib.figure import Figure
 
-from quatrain.plots import BLACK, BLUE, GREY, caption
+from quatrain.plots import BLACK, BLUE, GREY, Figure, caption
 
 # Points along each axis of a plane, and states that are drawn as dots, at most.
 SIDE, DOTS = 21, 3000

@@ -97,6 +97,15 @@ class Model(NamedTuple):
         return ((features @ self.covariance) * features).sum(-1)[..., None] * self.noise
 
 
+def velocities(
+    model: Model, y: Float64[Tensor, "*batch obs"], actions: Float64[Tensor, "*batch action"]
+) -> tuple[Float64[Tensor, "*batch obs"], Float64[Tensor, "*batch obs"]]:
+    """Computes dy/dt and its standard deviation, in the user's units."""
+    features, unit = model.features(model.state(y), actions), model.speed / model.scale
+    deviation = model.variance(features).clamp(min=0).sqrt()
+    return model.mean(features, actions) * unit, deviation * unit
+
+
 def empty_model(d: int, actions: int, features: int, columns: int) -> Model:
     """Returns a model of zeros."""
     scales = ((d,), (d,), (d,), (actions,), (d, actions))

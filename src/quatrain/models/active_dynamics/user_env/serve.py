@@ -7,7 +7,7 @@ from quatrain.frameworks.torch import from_template, to_arrays
 from quatrain.models.active_dynamics.config import ActiveDynamicsUserEnvConfig as Config
 from quatrain.models.active_dynamics.user_env import regression
 from quatrain.models.active_dynamics.user_env.data import Dataset
-from quatrain.models.active_dynamics.user_env.learn import State
+from quatrain.models.active_dynamics.user_env.learn import State, shown_learner
 from quatrain.serving import Input, Served
 from quatrain.storage.recordings import LARGEST
 
@@ -19,11 +19,6 @@ NOTHING = np.zeros(0)
 def export(config: Config, state: State) -> dict[str, np.ndarray]:
     """Returns the model of the first seed of the arm that is judged."""
     return to_arrays(state.params[shown_learner(config)].model)
-
-
-def shown_learner(config: Config) -> int:
-    """Returns the place of the first seed of the arm that is judged."""
-    return config.arms.index(config.shown_arm) * config.seeds
 
 
 def request(dataset: Dataset) -> dict[str, np.ndarray]:
@@ -42,7 +37,7 @@ def load(arrays: dict[str, np.ndarray]) -> Served:
     )
     model = from_template(regression.empty_model(d, size, features, columns), arrays)
 
-    device, unit = model.center.device, model.speed / model.scale
+    device = model.center.device
     inputs = {
         name: Input(np.float64, (count,), -LARGEST, LARGEST)
         for name, count in ((STATES, d), (ACTIONS, size))
@@ -51,9 +46,7 @@ def load(arrays: dict[str, np.ndarray]) -> Served:
     @torch.inference_mode()
     def compute(question: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         y, actions = (torch.as_tensor(question[name], device=device) for name in inputs)
-        features = model.features(model.state(y), actions)
-        velocity = model.mean(features, actions) * unit
-        deviation = model.variance(features).clamp(min=0).sqrt() * unit
+        velocity, deviation = regression.velocities(model, y, actions)
         return {"velocity": velocity.numpy(force=True), "deviation": deviation.numpy(force=True)}
 
     return Served(inputs, compute)
