@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from textwrap import fill
 from typing import NamedTuple
 
-from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from benchmarks.rows import ORIGINAL, OURS, PROPOSAL, Claim, Ratio, Row
-from quatrain.plots import BLACK, BLUE, ORANGE, RED, caption, house_style
+from quatrain.plots import BLACK, BLUE, ORANGE, RED, Figure, caption, house_style
 
 LABEL = 44
 """Characters of a line of a label."""

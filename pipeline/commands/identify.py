@@ -1,13 +1,16 @@
 """recorded runs, or a Gymnasium environment -> a folder with the field that is learned of it"""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import quatrain
 from pipeline.judging.render import markdown_table
 from pipeline.runtime.command import Options
+from quatrain.api.results import SAVED
 from quatrain.errors import ConfigError
 from quatrain.models.active_dynamics.config import UserEnv, UserEnvTrain
 from quatrain.models.active_dynamics.rules import REFERENCES
+from quatrain.storage import folders
 
 MODEL, PRESET = "active_dynamics", "gymnasium"
 # Greatest share of a reference's squared error that is left where a field is clearly better.
@@ -16,7 +19,8 @@ SCORES = ("innovation_nll", "nis", "coverage_90", "prediction_r2", "field_nrmse"
 
 
 def identify(options: Options) -> None:
-    """Learns the field, saves the result, and prints how well it explains held-out data.
+    """Learns the field, saves the result in place of an older one, and prints how well it explains
+    held-out data.
 
     Raises:
         FolderError: `out` holds other files; raised before anything is learned.
@@ -37,7 +41,9 @@ def identify(options: Options) -> None:
     values = {name: value for name, value in vars(options).items() if value is not None}
     env |= {name: values[name] for name in UserEnv.model_fields if name in values}
     train = {name: values[name] for name in UserEnvTrain.model_fields if name in values}
-    result = quatrain.fit(MODEL, PRESET, env=env, train=train, folder=options.out)
+    folders.check_free(Path(options.out), SAVED)
+    result = quatrain.fit(MODEL, PRESET, env=env, train=train)
+    result.save(options.out)
     arm = result.config.shown_arm
     print(table(arm, result.scores), "", verdict(arm, result.scores), sep="\n")
     print(f"result: quatrain.load({options.out!r}), with plots() and predict()")

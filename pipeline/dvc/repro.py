@@ -47,7 +47,7 @@ def run(root: Path, preset: str, models: Sequence[str], jobs: int = 1) -> int:
             variables = environment(root, work) | delivered
             code = rerun(work, variables, models) or reproduce(work, variables, models, jobs)
             if not code and work != root and not is_all(models):
-                code = write_report(work, variables)
+                write_report(work, variables)
         if code == 128 + signal.SIGINT:
             raise KeyboardInterrupt
         if code:
@@ -60,12 +60,13 @@ def is_all(models: Sequence[str]) -> bool:
     return set(models) == set(MODELS)
 
 
-def write_report(work: Path, variables: Variables) -> int:
-    """Writes the report of the models that there are, for which DVC's stage would want all; returns
-    its exit code. In the checkout the report belongs to the commit, and stays.
+def write_report(work: Path, variables: Variables) -> None:
+    """Writes the report of the models that there are, for which DVC's stage would want all, or says
+    why it is not written. In the checkout the report belongs to the commit, and stays.
     """
     command = [sys.executable, "-m", "pipeline.report"]
-    return wait_for_child(subprocess.Popen(command, cwd=work, env=variables))
+    if wait_for_child(subprocess.Popen(command, cwd=work, env=variables)):
+        console.info("warning: the report is not that of these scores; the line above says why")
 
 
 def rerun(work: Path, variables: Variables, models: Sequence[str]) -> int:

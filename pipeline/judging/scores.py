@@ -3,7 +3,7 @@ tell whether they belong to what is in the workspace now.
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -76,14 +76,6 @@ def write_scores(
     folders.write_json(path_of(root, model), stored.model_dump())
 
 
-def judged_scores(
-    scores: Mapping[str, float | None], gated: Iterable[str]
-) -> dict[str, float | None]:
-    """Returns the gated scores, and the ends of their intervals over seeds where there are such."""
-    names = [f"{name}{end}" for name in gated for end in ("", "_low", "_high")]
-    return {name: scores[name] for name in names if name in scores}
-
-
 def read_scores(root: Path, model: str) -> StoredScores:
     """Returns the scores in `root`, whatever they were made by.
 
@@ -98,7 +90,10 @@ def read_scores(root: Path, model: str) -> StoredScores:
         reason = "its scores are not those that were written"
     except ValidationError as error:
         reason = first_error(error)
-    raise DataError(f"reports/{model}/{path.name}: {reason}", remedy="`make repro` writes it anew")
+    raise DataError(
+        f"reports/{model}/{path.name}: {reason}",
+        remedy="`make repro` (of a preset: PRESET=) writes it anew",
+    )
 
 
 def first_error(error: ValidationError) -> str:

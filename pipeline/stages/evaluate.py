@@ -1,7 +1,9 @@
 """data/MODEL, models/MODEL -> reports/MODEL: plots, curves and scores."""
 
+from collections.abc import Iterable, Mapping
+
 from pipeline.judging import render
-from pipeline.judging.scores import digests_of, judged_scores, write_scores
+from pipeline.judging.scores import digests_of, write_scores
 from pipeline.runtime.processes import Signals
 from pipeline.runtime.stage import Stage
 from pipeline.storage.curves import write_curves
@@ -30,7 +32,9 @@ def evaluate(stage: Stage, signals: Signals) -> None:
     numbers = formats.null_if_not_finite(evaluation.scores)
     gated = [rule.metric for rule in stage.modules.rules.gated(stage.config)]
     # By model, because DVC shows those of all in one table.
-    folders.write_json(stage.reports / "metrics.json", {stage.model: judged_scores(numbers, gated)})
+    folders.write_json(
+        stage.reports / "metrics.json", {stage.model: with_intervals(numbers, gated)}
+    )
     key = stage.key([digest, files.digest])
     with Run.of_stage(stage, files.info["run_key"], key, digest) as run:
         step = stage.config.train.steps
@@ -40,3 +44,11 @@ def evaluate(stage: Stage, signals: Signals) -> None:
     write_scores(stage.root, stage.model, stage.params.preset, digests, numbers)
     for name in gated:
         print(f"{stage.name}: {name} {render.score(numbers, name)}")
+
+
+def with_intervals(
+    scores: Mapping[str, float | None], gated: Iterable[str]
+) -> dict[str, float | None]:
+    """Returns the gated scores, and the ends of their intervals over seeds where there are such."""
+    names = [f"{name}{end}" for name in gated for end in ("", "_low", "_high")]
+    return {name: scores[name] for name in names if name in scores}

@@ -33,7 +33,7 @@ def load_trained(
     files = folders.load(folder, FILES)
     remedy = f"dvc repro --force --single-item train@{model}"
     if params.preset != "default":
-        remedy = f"make repro PRESET={params.preset}"
+        remedy = f"make repro PRESET={params.preset} MODELS={model}"
     name = f"models/{model}"
     if files.info.get("dataset") != digest:
         reason = f"{name}: was trained on another dataset than data/{model} holds"

@@ -22,7 +22,7 @@ from quatrain.registry import MODELS
 from quatrain.storage.atomic_write import write_durably
 
 CHAMPION = "champion"
-# Of a model that was trained elsewhere.
+# What is said of a run that only another store knows.
 ABSENT = "no version in this store"
 # File in .state of a workspace: the champions that were set last, so that the store is asked once.
 MEMO = "champions.json"
@@ -30,7 +30,7 @@ MEMO = "champions.json"
 
 def set_champions(root: Path, work: Path, preset: str, again: bool = False) -> list[str]:
     """Sets the champions that the baselines in `root` ask for; returns a line for each that moved
-    or cannot.
+    or cannot, and one for all whose runs this store does not know.
 
     work: the preset's workspace. Neither loads mlflow nor asks the store if the same ones were set
     last. `again` asks all the same: an alias may be deleted there, or the run of a baseline may

@@ -110,7 +110,8 @@ def of_references(comparison: Comparison) -> list[str]:
         for rule in comparison.rules
         for name in rule.references
         for old, new in zip(*comparison.sides, strict=True)
-        if comparison.is_paired and old.scores and new.scores and ORIGIN not in new.scores
+        if comparison.is_paired and old.scores and new.scores
+        if ORIGIN not in old.scores.keys() & new.scores.keys()
         if old.scores.get(name) != new.scores.get(name)
     }
     if not names:

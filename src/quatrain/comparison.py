@@ -19,7 +19,7 @@ from jaxtyping import Float
 from pydantic_core import to_json
 
 from quatrain.baselines import NOTHING, Direction, Rule
-from quatrain.envs.host.score import on_scale_of
+from quatrain.envs.host.score import ORIGIN, on_scale_of
 from quatrain.errors import ConfigError, TrainingDiverged
 from quatrain.progress import History
 from quatrain.seeds import SEEDS_OF_INTERVAL
@@ -391,6 +391,11 @@ class Comparison:
                 "Both sides have the same seeds, and so the same worlds. Scores of a pair "
                 f"correlate by {correlation:.2f}, which {helps} the interval narrower."
             )
+        if self.is_paired and any(ORIGIN in run.scores for run in self.after):
+            texts.append(
+                "score of a pair is measured on the scale of `before`: its references, and the "
+                "deviation of its random actions."
+            )
         if any(run.scores.get(self.metric) is None for side in self.sides for run in side):
             texts.append("A training that diverged counts as worse than all scores of both sides.")
         return texts
@@ -405,8 +410,11 @@ class Comparison:
         """Returns everything but the curves as JSON: what was found, and each training."""
         names = ("model", "change", "verdict", "sentence", "metric", "margin", "looks", "is_paired")
         before, after = (
-            [run._asdict() | {"scores": dict(run.scores), "history": {}} for run in side]
-            for side in self.sides
+            [
+                run._asdict() | {"scores": dict(scores), "history": {}}
+                for run, scores in zip(side, side_scores, strict=True)
+            ]
+            for side, side_scores in zip(self.sides, self.scores, strict=True)
         )
         content = {name: getattr(self, name) for name in names} | {
             "level": nominal_level(self.looks),

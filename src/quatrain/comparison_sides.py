@@ -21,7 +21,7 @@ OF_HELD_OUT = ("held_out", "plates", "starts")
 
 
 def compared_rules(gated: Sequence[Rule]) -> tuple[Rule, ...]:
-    """Returns the rules of the gated metrics, and of the return where only `score` of it is."""
+    """Returns the rules of the gated metrics, and that of the return if `score` stands for it."""
     metrics = {rule.metric for rule in gated}
     is_shown = "score" in metrics and RETURN.metric not in metrics
     return (*gated, RETURN) if is_shown else tuple(gated)
@@ -33,7 +33,7 @@ def deciding_rule(rules: Sequence[Rule], metric: str | None, key: str = "metric"
     key: where the metric was named.
 
     Raises:
-        ConfigError: it is not gated, or best near a value.
+        ConfigError: there is no such rule, or it is best near a value.
     """
     decisive = {rule.metric: rule for rule in rules if rule.direction != "near"}
     if metric is None:

@@ -74,4 +74,4 @@ class TrainingDiverged(QuatrainError, ArithmeticError):
 
 def warn(message: str) -> None:
     """Warns of what a user can mend: by the message alone, without a line of this package."""
-    warnings.warn_explicit(message, UserWarning, "quatrain", 1)
+    warnings.warn_explicit(message, UserWarning, "<quatrain>", 1, module="quatrain")

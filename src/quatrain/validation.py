@@ -234,6 +234,10 @@ def _elsewhere(keys: Keys, schema: type[BaseModel], raw: Mapping[str, Any], is_f
     if section is None:
         return ""
     name = str(keys[-1])
+    if name == "kind":
+        return ""  # which many sections have
+    if name in schema.model_fields:
+        return f"; all models share {name}, which is an argument of its own, or a key above theirs"
     # Of another kind an inner section may have this very key.
     paths = [path for path in _paths(section) if keys[1:] != tuple(path.split("."))]
     same = [path for path in paths if f".{path}".endswith(f".{name}")]

@@ -108,7 +108,7 @@ def test_a_training_goes_on_in_the_environment_that_is_given_again():
         update={"actor_critic": config.model_copy(update={"env": gone})}
     )
     loaded = Result("actor_critic", params, *parts_of(stopped), step=stopped.step)
-    with pytest.raises(DataError, match=r"gone was defined in another process .*; give it as env="):
+    with pytest.raises(DataError, match=r"gone was defined in another process .*; give it in env="):
         fit("actor_critic", resume_from=loaded)
     assert_equal(fit("actor_critic", resume_from=loaded, env=env), whole)
 
@@ -153,6 +153,7 @@ def test_what_cannot_go_on_is_one_line(allo: Result, tmp_path: Path):
             call()
 
 
-def test_a_training_that_is_shorter_than_evaluate_every_is_evaluated_at_its_end():
-    config = small("allo", train={"steps": 20, "record_every": 10, "evaluate_every": 50})
-    assert fit("allo", config).history["cosine_mean"][0].tolist() == [20]
+@pytest.mark.parametrize(("every", "at"), [(30, [30, 50]), (80, [50])])
+def test_a_training_is_evaluated_at_its_end(every: int, at: list[int]):
+    config = small("allo", train={"steps": 50, "record_every": 10, "evaluate_every": every})
+    assert fit("allo", config).history["cosine_mean"][0].tolist() == at

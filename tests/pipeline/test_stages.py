@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.stages.evaluate import with_intervals
 from pipeline.storage.checkpoints import Checkpoints
 from quatrain.progress import Progress, TrainingDiverged
 from quatrain.registry import load
@@ -108,3 +109,9 @@ def test_a_divergence_leaves_the_last_good_state(
     assert not (collected.root / "models").exists()
     assert collected.call("train") == 0
     assert collected.hashes("models") == uninterrupted.hashes("models")
+
+
+def test_judged_scores_come_with_their_intervals_over_seeds():
+    interval = {"share": 0.9, "share_low": 0.8, "share_high": 1.0}
+    scores = interval | {"share_sd": 0.1, "score": 2.0, "loss": 1.0}
+    assert with_intervals(scores, ["share", "score"]) == interval | {"score": 2.0}

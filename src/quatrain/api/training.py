@@ -237,6 +237,12 @@ def state_for(result: Result, config: Any, dataset: Any) -> Any:
         each.interface.restored._replace(max_episode_steps=0)._asdict()
         for each in (result.dataset, dataset)
     )
+    if getattr(config.env, "is_recorded", False):  # largest recorded actions are no bounds
+        bounds = ("action_low", "action_high")
+        trained, actual = (
+            {name: len(value) if name in bounds else value for name, value in each.items()}
+            for each in (trained, actual)
+        )
     others = [name for name in trained if trained[name] != actual[name]]
     if others:
         forms = [f"{name.replace('_', ' ')} {trained[name]}" for name in others]

@@ -170,7 +170,7 @@ def test_agents_of_different_sizes_are_padded_and_masked():
 def test_an_observation_far_beyond_its_box_is_told_once_and_one_a_little_beyond_is_not():
     class Env:
         def observation_space(self, _: str) -> Box:
-            return Box(np.array([-1, 0], np.float32), np.array([1, 1], np.float32))
+            return Box(np.array([-1, 0, 0.1], np.float32), np.array([1, 1, 0.1], np.float32))
 
         def action_space(self, _: str) -> Discrete:
             return Discrete(2)
@@ -178,10 +178,10 @@ def test_an_observation_far_beyond_its_box_is_told_once_and_one_a_little_beyond_
     env = Env()
     interface = describe({"it": (env.observation_space(""), env.action_space(""))}, 3)
     agents = [AgentRows(interface, env, "it", has_mask=False) for _ in range(2)]
-    agents[0].read(np.array([2.5, -0.5], np.float32), None, False)
+    agents[0].read(np.array([2.5, -0.5, 0.1001], np.float32), None, False)
     line = "observation of it holds 30 at number 1, far beyond its Box of 0 to 1; widen its space"
     for agent, warns in zip(
         agents, (pytest.warns(UserWarning, match=line), nullcontext()), strict=True
     ):
         with warns:
-            agent.read(np.array([0, 30], np.float32), None, False)
+            agent.read(np.array([0, 30, 0.1], np.float32), None, False)

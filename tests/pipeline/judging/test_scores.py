@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.judging.scores import FreshScores, NotFresh, fresh_scores, judged_scores, read_scores
+from pipeline.judging.scores import FreshScores, NotFresh, fresh_scores, read_scores
 from pipeline.storage import run_key
 from pipeline.storage.params_file import read_params
 from quatrain.errors import DataError
@@ -65,12 +65,6 @@ def test_what_evaluate_writes_is_fresh_until_the_model_is_trained_anew(evaluated
         fresh_scores(evaluated.root, evaluated.model, read_params(evaluated.root))
 
 
-def test_judged_scores_come_with_their_intervals_over_seeds():
-    interval = {"share": 0.9, "share_low": 0.8, "share_high": 1.0}
-    scores = interval | {"share_sd": 0.1, "score": 2.0, "loss": 1.0}
-    assert judged_scores(scores, ["share", "score"]) == interval | {"score": 2.0}
-
-
 @pytest.mark.parametrize(
     ("change", "status", "why"),
     [
@@ -120,7 +114,7 @@ def test_a_user_s_environment_is_part_of_the_code(space: Workspace, monkeypatch:
 def test_another_form_is_refused_with_the_remedy(space: Workspace):
     space.scores.write_text("[]")
     why = "reports/allo/scores.json: the whole: Input should be a valid dictionary"
-    with pytest.raises(DataError, match=f"^{why}.*; `make repro` writes it anew$"):
+    with pytest.raises(DataError, match=f"^{why}.*; `make repro`.* writes it anew$"):
         read_scores(space.root, "allo")
 
 

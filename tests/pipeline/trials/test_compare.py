@@ -21,6 +21,7 @@ from pipeline.trials.group import Group
 from pipeline.trials.sides import Request, Side, read_side
 from pipeline.trials.trial import Outcome, Trial, folder_of
 from quatrain.comparison import Comparison, Run
+from quatrain.envs.host.score import ORIGIN
 from quatrain.errors import ConfigError
 from quatrain.presets import read_raw
 from quatrain.validation import overlaid
@@ -189,3 +190,7 @@ def test_references_that_differ_in_a_pair_are_named():
     (said,) = of_references(replace(comparison, after=new))
     assert said.startswith("References of equal seeds differ (floor_random): ")
     assert of_references(replace(comparison, after=new, is_paired=False)) == []
+    scaled = [run._replace(scores={**run.scores, ORIGIN: 0.0}) for run in new]
+    assert of_references(replace(comparison, after=scaled)) == [said]  # no scale before
+    old_scaled = [run._replace(scores={**run.scores, ORIGIN: 0.1}) for run in old]
+    assert of_references(replace(comparison, before=old_scaled, after=scaled)) == []

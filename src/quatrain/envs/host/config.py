@@ -157,9 +157,13 @@ class HostEnv(Section):
     @property
     def in_process(self) -> list[str]:
         """Returns the names of what makes it and exists in one process alone."""
-        makers = (self.import_ or "", *(each.import_ for each in self.wrappers))
         prefix = f"{IN_PROCESS}:"
-        return [each.removeprefix(prefix) for each in makers if each.startswith(prefix)]
+        return [each.removeprefix(prefix) for each in self.makers if each.startswith(prefix)]
+
+    @property
+    def makers(self) -> list[str]:
+        """Returns the import paths of what makes it."""
+        return [self.import_ or "", *(each.import_ for each in self.wrappers)]
 
     def check(self) -> None:
         if self.in_process and self.vectorization == "async":

@@ -86,7 +86,14 @@ def film_episode(config: HostEnv, begin: Begin, seed: int) -> Animation:
         kwargs = Pairs(sorted({**dict(config.kwargs), "render_mode": MODE}.items()))
         config = config.model_copy(update={"kwargs": kwargs})
     camera = Camera()
-    with closing(HostEnvs(config, 1, seed)) as envs:
+    try:
+        envs = HostEnvs(config, 1, seed)
+    except DataError as error:
+        raise DataError(
+            f"{error}; it was made with render_mode={MODE!r}, which its class lists in "
+            'metadata["render_modes"]: let its constructor take that, or take it off the list'
+        ) from None
+    with closing(envs):
         envs.after_step = camera
         play(envs, begin())
     per_second = (metadata.get("render_fps") or FRAMES_PER_SECOND) / camera.every

@@ -30,8 +30,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     raise DataError(
         f"{name} was defined in another process (a lambda, a local class, or one of a notebook); "
-        "give it as env= again, once to quatrain.config or to quatrain.fit beside resume_from, or "
-        'one of a module: env={"import": "module:name"}'
+        "give it in env= again, once to quatrain.config or to quatrain.fit beside resume_from, or "
+        'one of a module, as "module:name"'
     )
 
 

@@ -1,6 +1,5 @@
 """what an agent observes, its action mask -> its row of an array"""
 
-import warnings
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
@@ -12,7 +11,7 @@ from jaxtyping import Shaped
 from quatrain.envs.host.images import parts_of, without
 from quatrain.envs.host.masks import MASK, find_mask, read_mask
 from quatrain.envs.host.spaces import Interface, describe, reader, to_action
-from quatrain.errors import DataError
+from quatrain.errors import DataError, warn
 
 # Observations of an agent that are compared with the bounds of their Box.
 MOST_COMPARED = 4096
@@ -43,6 +42,11 @@ class AgentRows:
         self._read = reader(f"the observation of {name}", observation)
         is_bounded = isinstance(observation, Box) and observation.dtype.kind == "f"
         self._left_to_compare = MOST_COMPARED if is_bounded else 0
+        if is_bounded:
+            with np.errstate(over="ignore"):
+                bounds = (observation.low.ravel(), observation.high.ravel())
+                self._low, self._high = (bound.astype(np.float32) for bound in bounds)
+                self._width = self._high - self._low
         self.to_action = partial(to_action, action)
         self._empty: np.ndarray = np.zeros(interface.observation_size, interface.observation_dtype)
         begin = interface.vector[1]
@@ -81,17 +85,16 @@ class AgentRows:
 
     def _compare(self, values: Shaped[np.ndarray, " obs"]) -> None:
         """Warns, once in a process, of a number farther beyond its Box than that is wide."""
-        box = self.spaces.observation
-        low, high = (bound.ravel().astype(np.float32) for bound in (box.low, box.high))
         with np.errstate(over="ignore"):
-            is_far = np.maximum(low - values, values - high) > high - low
+            beyond = np.maximum(self._low - values, values - self._high)
+        is_far = (beyond > self._width) & (self._width > 0)
         if is_far.any():
             self._left_to_compare = 0
             place = is_far.argmax()
-            if (key := (self.name, repr(box))) not in _WARNED:
+            if (key := (self.name, repr(self.spaces.observation))) not in _WARNED:
                 _WARNED.add(key)
-                warnings.warn(
+                warn(
                     f"the observation of {self.name} holds {values[place]:g} at number {place}, "
-                    f"far beyond its Box of {low[place]:g} to {high[place]:g}; widen its space",
-                    stacklevel=2,
+                    f"far beyond its Box of {self._low[place]:g} to {self._high[place]:g}; widen "
+                    "its space"
                 )

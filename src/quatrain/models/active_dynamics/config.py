@@ -391,6 +391,10 @@ class UserEnv(RecordableEnv):
         "compare with; null: unknown",
     )
 
+    @property
+    def makers(self) -> list[str]:
+        return [*super().makers, self.true_field or ""]
+
     def check(self) -> None:
         super().check()
         distinct("angles", self.angles)

@@ -297,7 +297,8 @@ def metrics(
 
 def is_due(config: AlloConfig, state: State) -> bool:
     """Returns whether the learned functions are evaluated after this step."""
-    return int(state.step[0]) % min(config.train.evaluate_every, config.train.steps) == 0
+    step = int(state.step[0])
+    return step % config.train.evaluate_every == 0 or step == config.train.steps
 
 
 def comparison(

@@ -45,8 +45,10 @@ def draw(
 def _field(config: Config, state: State, dataset: Dataset) -> Figure:
     count, runs, place = int(state.transitions), dataset.train, shown_learner(config)
     model = state.params[place].model
-    y, next_y = runs.obs.astype(float), runs.next_obs.astype(float)
-    if state.replay is not None:
+    if state.replay is None:
+        runs = runs.part(0, recorded_until(config, len(runs.ends), count))
+        y, next_y = runs.obs.astype(float), runs.next_obs.astype(float)
+    else:
         y, _, next_y = (part[place, :count].numpy(force=True) for part in state.replay)
 
     def learned(states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

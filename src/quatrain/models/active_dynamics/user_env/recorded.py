@@ -86,14 +86,16 @@ def _state(
     """Returns the numbers of a state, of an angle cosine and sine.
 
     Raises:
-        DataError: it is no state, an angle that is not listed, or one in degrees.
+        DataError: it is no state, an angle that is not listed, or one that is in degrees or turns
+            too far from row to row.
     """
     values = table.rows(name, len(is_last))
     rows = np.flatnonzero(~is_last)
     steps = np.diff(values, axis=0)[rows]
     if name in env.angles:
         least, most = values.min(), values.max()
-        if any(0 <= least - low < 36 and 324 < most - low <= 360 for low in (-180, 0)):
+        is_whole = any(0 <= least - low < 36 and 324 < most - low <= 360 for low in (-180, 0))
+        if is_whole and (np.abs(steps) > 324).any():
             raise DataError(
                 f"{table.path}: angle {name} goes from {least:g} to {most:g}, as degrees do; write "
                 "it in radians"
@@ -112,7 +114,8 @@ def _state(
     if (np.isclose(steps, np.median(steps, 0), rtol=UNEVEN, atol=0).mean(0) > MOSTLY).any():
         raise DataError(
             f"{table.path}: {name} changes evenly in almost each row, as time or the number of a "
-            "run does; name it in active_dynamics.env.time or run, or list the states"
+            "run does; name it in active_dynamics.env.time (in place of dt) or run, or list the "
+            "states without it"
         )
     for text, turn in TURNS.items():
         is_turn = np.abs(np.abs(steps) - turn) < turn * WITHIN
