@@ -133,8 +133,11 @@ def test_new_models_keep_the_contract_and_their_first_baselines(tmp_path: Path):
     promoted = call(root, *quatrain, "promote", *NAMES)
     again = call(root, *quatrain, "gate", *NAMES)
     for model in NAMES:
-        remedy = f"yet: `make promote MODELS={model}` stores them as the first baseline"
-        assert f"gate: {model}: {remedy}" in first
+        remedy = f"`make promote MODELS={model}` stores them as the first baseline"
+        assert (
+            f"gate: {model}: trained and evaluated; nothing judges the scores yet: {remedy}"
+            in first
+        )
         assert f"baselines/{model}.json: preset default now holds" in promoted
     assert "gate: passed; 2 metrics of preset default hold their baselines" in again
     changed = {line[3:] for line in git(root, "status", "--porcelain", "-uall").splitlines()}
