@@ -14,9 +14,10 @@ import psutil
 from ruamel.yaml import YAML
 
 from pipeline.dvc.local_config import share_settings
-from pipeline.judging.scores import NotFresh, repro_hint
+from pipeline.judging.scores import NotFresh
 from pipeline.runtime import git
 from pipeline.runtime.errors import CommandFailed
+from pipeline.runtime.hints import repro_hint
 from pipeline.runtime.processes import folder_lock
 from pipeline.storage.params_file import workspace_of
 from pipeline.storage.run_key import inputs_of

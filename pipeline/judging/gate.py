@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.judging import render
-from pipeline.judging.scores import NotFresh, command, fresh_scores
+from pipeline.judging.scores import NotFresh, fresh_scores
 from pipeline.runtime import console
 from pipeline.runtime.errors import BaselineBroken, described
+from pipeline.runtime.hints import promote_hint
 from quatrain.baselines import BaselineError, Rule
 from quatrain.errors import DataError
 from quatrain.judgement import Judgement, Line, Scores
@@ -65,12 +66,6 @@ def reasons(judgement: Judgement) -> Iterator[str]:
         hint = promote_hint(judgement.preset, model, force=True)
         remedy = f"the scores are kept; to make them the baseline all the same: {hint}"
         yield f"gate: {model}: {remedy}"
-
-
-def promote_hint(preset: str, *models: str, force: bool = False) -> str:
-    """Returns the command that stores scores as baselines, `force`: worse ones, too."""
-    options = """ ARGS="--force --why '...'\"""" if force else ""
-    return f"`{command('promote', preset, *models)}{options}`"
 
 
 def judge(work: Path, model: str, params: Params, root: Path | None = None) -> Judgement:

@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 from pipeline.judging import gate, render
 from pipeline.judging.machine import machine_of
-from pipeline.judging.scores import fresh_scores, repro_hint
+from pipeline.judging.scores import fresh_scores
 from pipeline.runtime.console import redact
 from pipeline.runtime.errors import BaselineBroken
 from pipeline.runtime.git import CODE, revision
+from pipeline.runtime.hints import promote_hint, repro_hint
 from quatrain.baselines import SCHEMA, entry_of
 from quatrain.judgement import Judgement, judge
 from quatrain.params import Params
@@ -50,7 +51,7 @@ def promote(root: Path, work: Path, models: Sequence[str], params: Params, why: 
         if line.status != "no baseline"
     )
     if objections and why is None:
-        command = gate.promote_hint(params.preset, *models, force=True)
+        command = promote_hint(params.preset, *models, force=True)
         raise BaselineBroken(
             f"nothing is promoted: {'; '.join(objections)}",
             remedy=f"{command} stores it all the same",

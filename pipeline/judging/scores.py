@@ -9,11 +9,11 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import ValidationError
 
+from pipeline.runtime.hints import repro_hint
 from pipeline.storage.run_key import code_digest, params_of
 from quatrain.baselines import FiniteNumber, Record
 from quatrain.errors import DataError, QuatrainError
 from quatrain.params import Params
-from quatrain.registry import MODELS
 from quatrain.storage import folders
 
 # Digest -> what of the workspace it is one of.
@@ -154,20 +154,3 @@ def compare(stored: StoredScores, current: Mapping[str, str], params: Params) ->
 
 def stale(reason: str, params: Params, model: str) -> NotFresh:
     return NotFresh("stale", reason, repro_hint(params.preset, model))
-
-
-def repro_hint(preset: str, *models: str) -> str:
-    """Returns what runs these models anew; a preset may have settings for no others."""
-    named = () if preset == "default" or {*models} == {*MODELS} else models
-    return f"run `{command('repro', preset, *named)}`"
-
-
-def command(target: str, preset: str, *models: str) -> str:
-    """Returns the call of make for these models of a preset; of all, if none is named."""
-    words = ["make", target]
-    if preset != "default":
-        words.append(f"PRESET={preset}")
-    if models:
-        names = " ".join(models)
-        words.append(f"MODELS='{names}'" if len(models) > 1 else f"MODELS={names}")
-    return " ".join(words)

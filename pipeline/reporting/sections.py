@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from pipeline.judging import render
-from pipeline.judging.gate import judge, promote_hint
+from pipeline.judging.gate import judge
 from pipeline.judging.machine import describe, machine_of
 from pipeline.judging.render import plain
 from pipeline.judging.scores import path_of
 from pipeline.reporting.marks import LEGEND, mark, name_of
+from pipeline.runtime.hints import promote_hint
 from pipeline.storage.stored_pictures import MEDIA, read_picture
 from pipeline.tracking.records import padded
 from pipeline.tracking.ui import EXPERIMENTS_PAGE

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pipeline.runtime.hints import make_command
 from pipeline.storage.run_key import shaping
 from quatrain.errors import DataError
 from quatrain.params import Params
@@ -33,7 +34,7 @@ def load_trained(
     files = folders.load(folder, FILES)
     remedy = f"dvc repro --force --single-item train@{model}"
     if params.preset != "default":
-        remedy = f"make repro PRESET={params.preset} MODELS={model}"
+        remedy = make_command("repro", params.preset, model)
     name = f"models/{model}"
     if files.info.get("dataset") != digest:
         reason = f"{name}: was trained on another dataset than data/{model} holds"

@@ -41,7 +41,8 @@ mean: MLflow's card of the model shows it |
 
 An iteration is the unit that `train` repeats: a gradient step (allo), turns of all environments and
 the updates that follow (iqn), a rollout and its epochs (actor_critic), a transition of every
-learner and what is learned from it (active_dynamics). `train.WEIGHTS` lists the prefixes of the
+learner and what is learned from it (active_dynamics). A model may have `collect.summary(config,
+dataset)`, one line on what there is to learn from. `train.WEIGHTS` lists the prefixes of the
 arrays that inference needs.
 """
 

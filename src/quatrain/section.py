@@ -137,6 +137,11 @@ class ModelSection(Section):
     brings_env: ClassVar[bool] = False
 
     @property
+    def is_recorded(self) -> bool:
+        """Returns whether files of recorded episodes take the place of an environment."""
+        return bool(getattr(vars(self).get("env"), "is_recorded", False))
+
+    @property
     def world(self) -> Any:
         return import_module(self.WORLD)
 

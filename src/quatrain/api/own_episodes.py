@@ -171,7 +171,7 @@ def policy_of(result: "Result") -> Any:
     """
     begin = getattr(load(result.model).evaluate, "learned_policy", None)
     if begin is None or not result.config.brings_env:
-        argument = "env" if getattr(result.config.env, "is_recorded", False) else "seed"
+        argument = "env" if result.config.is_recorded else "seed"
         raise ConfigError(
             f"{result.model} does not act in an environment of a user here; "
             f"quatrain.evaluate(result, {argument}=...) scores it on other data, and "

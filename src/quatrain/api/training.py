@@ -237,7 +237,7 @@ def state_for(result: Result, config: Any, dataset: Any) -> Any:
         each.interface.restored._replace(max_episode_steps=0)._asdict()
         for each in (result.dataset, dataset)
     )
-    if getattr(config.env, "is_recorded", False):  # largest recorded actions are no bounds
+    if config.is_recorded:  # largest recorded actions are no bounds
         bounds = ("action_low", "action_high")
         trained, actual = (
             {name: len(value) if name in bounds else value for name, value in each.items()}
@@ -259,7 +259,7 @@ def held_out_again(result: Result, seed: int | None) -> Any:
     """
     if seed is None:
         return result.dataset
-    if getattr(result.config.env, "is_recorded", False):
+    if result.config.is_recorded:
         raise DataError(
             f"{result.config.env.path} is a recording, of which no seed draws other held-out data; "
             "leave out seed, or pass env with another path"

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from pipeline.judging.gate import gate, promote_hint, rules_of
+from pipeline.judging.gate import gate, rules_of
 from pipeline.judging.render import markdown, plain, summary, text, verdict
+from pipeline.runtime.hints import promote_hint
 from pipeline.storage.params_file import read_params
 from quatrain.judgement import Judgement, Line
 from quatrain.registry import MODELS

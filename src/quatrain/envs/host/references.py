@@ -162,12 +162,13 @@ def reference_scores(references: References) -> dict[str, float]:
 def seed_scores(episodes: Episodes, references: References) -> dict[str, float]:
     """Returns what both learners record of the held-out episodes of one seed."""
     returns = episodes.mean_returns
+    mean = float(returns.mean())
     origin, unit = _scale(returns, references)
     return {
-        "score": score_of(returns, references),
+        "score": score(mean, origin, unit),
         ORIGIN: origin,
         UNIT: unit,
-        "return_mean": float(returns.mean()),
+        "return_mean": mean,
         "return_se": float(returns.std(ddof=1) / np.sqrt(len(returns))),
         "return_least": float(returns.min()),
         "held_out_episodes": float(len(returns)),
