@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.judging import render
-from pipeline.judging.scores import NotFresh, fresh_scores
+from pipeline.judging.changes import what_changed
+from pipeline.judging.scores import FreshScores, NotFresh, fresh_scores
 from pipeline.runtime import console
 from pipeline.runtime.errors import BaselineBroken, described
 from pipeline.runtime.hints import promote_hint
@@ -57,6 +58,8 @@ def reasons(judgement: Judgement) -> Iterator[str]:
     source = f"; baseline of {origin.get('date')}, commit {origin.get('commit')}" if origin else ""
     for text in dict.fromkeys(f"{line.status}: {line.why}" for line in judgement.broken):
         yield f"gate: {model}: {text}{source} [exit {BaselineBroken.exit_code}]"
+    for line in judgement.changes:
+        yield f"gate: {model}: changed since the baseline: {line}"
     if judgement.only_lacks_a_baseline:
         hint = promote_hint(judgement.preset, model)
         done = "trained and evaluated; nothing judges the scores yet"
@@ -80,7 +83,17 @@ def judge(work: Path, model: str, params: Params, root: Path | None = None) -> J
         fresh = fresh_scores(work, model, params)
     except NotFresh as error:
         return Judgement(params.preset, (Line("-", error.status, str(error)),), model)
-    return judge_scores(root or work, model, params, fresh.scores)._replace(learner=fresh.info)
+    return judge_run(root or work, work, model, params, fresh)
+
+
+def judge_run(root: Path, work: Path, model: str, params: Params, fresh: FreshScores) -> Judgement:
+    """Judges the scores of the run in `work`, and says what differs from the baseline's run.
+
+    Raises:
+        DataError: the baseline cannot be read.
+    """
+    judgement = judge_scores(root, model, params, fresh.scores)._replace(learner=fresh.info)
+    return judgement._replace(changes=tuple(what_changed(work, judgement, params)))
 
 
 def judge_scores(root: Path, model: str, params: Params, scores: Scores) -> Judgement:

@@ -1,19 +1,18 @@
 """scores -> the entry of their preset in baselines/MODEL.json, which nothing else writes."""
 
-import datetime
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipeline.judging import gate, render
-from pipeline.judging.machine import machine_of
+from pipeline.judging.changes import provenance_of
 from pipeline.judging.scores import fresh_scores
 from pipeline.runtime.console import redact
 from pipeline.runtime.errors import BaselineBroken
-from pipeline.runtime.git import CODE, revision
+from pipeline.runtime.git import git, user
 from pipeline.runtime.hints import promote_hint, repro_hint
-from quatrain.baselines import SCHEMA, entry_of
-from quatrain.judgement import Judgement, judge
+from quatrain.baselines import SCHEMA, Rule, entry_of, preset_of, succeed
+from quatrain.judgement import Judgement, Scores, judge
 from quatrain.params import Params
 from quatrain.storage.atomic_write import write_together
 from quatrain.storage.folders import encode_file
@@ -82,17 +81,30 @@ def promotion(root: Path, work: Path, model: str, params: Params, why: str | Non
     if unusable:
         reason = f"{model} is not promoted: {'; '.join(unusable)}"
         raise BaselineBroken(reason, remedy="a baseline needs finite scores, even by force")
-    provenance = {
-        "run_key": info["run_key"],
-        "commit": revision(root, CODE),
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        **machine_of(info["settings"]),
-        "seeds": config.seeds,
-        "why": why and redact(why),
-    }
+    provenance = provenance_of(work, model, params, info)
     rules = gate.rules_of(model, preset, config)
-    metrics = {rule.metric: entry_of(rule, scores) for rule in rules}
-    old = gate.read_baseline(root, model) or {"schema": SCHEMA, "model": model, "presets": {}}
-    entries = old["presets"] | {preset: {"metrics": metrics, "provenance": provenance}}
-    baseline = old | {"presets": entries}
+    baseline = with_entry(root, model, preset, rules, scores, provenance, why)
     return Promotion(baseline, before, judge(scores, baseline, rules, preset))
+
+
+def with_entry(
+    root: Path,
+    model: str,
+    preset: str,
+    rules: Sequence[Rule],
+    scores: Scores,
+    provenance: Mapping[str, Any],
+    why: str | None,
+) -> dict[str, Any]:
+    """Returns the baseline file of a model with another entry for a preset: these scores, of a run
+    with this provenance. The entry that it replaces becomes part of its history.
+
+    Raises:
+        DataError: the file cannot be read.
+    """
+    old = gate.read_baseline(root, model) or {"schema": SCHEMA, "model": model, "presets": {}}
+    metrics = {rule.metric: entry_of(rule, scores) for rule in rules}
+    by = git(root, "config", "user.name") or user()
+    stored = dict(provenance) | {"by": by, "why": why and redact(why)}
+    entry = succeed(preset_of(old, preset), metrics, stored)
+    return old | {"presets": old["presets"] | {preset: entry}}

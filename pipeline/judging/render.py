@@ -94,6 +94,21 @@ def summary(judgements: Sequence[Judgement]) -> str:
     return f"{passed} {better} better: `make promote` would store that." if better else passed
 
 
+def changes(judgement: Judgement) -> str:
+    """Returns what differs between the runs of scores and baseline, as a list in Markdown."""
+    return "\n".join(f"* {plain(line)}" for line in judgement.changes)
+
+
+def changes_of_all(judgements: Sequence[Judgement]) -> str:
+    """Returns what has changed since the baselines of these models, a list each."""
+    parts = [
+        f"Since the baseline of **{each.model}**:\n\n{changes(each)}"
+        for each in judgements
+        if each.changes
+    ]
+    return "\n\n".join(parts)
+
+
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Returns a table of GitHub's Markdown without padding, so that its rows diff one by one."""
     return tabulate(rows, head, tablefmt="github", disable_numparse=True, stralign=None)

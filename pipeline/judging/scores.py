@@ -38,7 +38,10 @@ class StoredScores(Record):
 
 
 class FreshScores(NamedTuple):
-    """Holds scores that belong to the learner of the workspace; info: what its manifest says."""
+    """Holds scores that belong to the learner of the workspace.
+
+    info: what its manifest says, with the digest of the code that trained and evaluated it.
+    """
 
     scores: Mapping[str, float | None]
     info: Mapping[str, Any]
@@ -140,7 +143,12 @@ def fresh_scores(root: Path, model: str, params: Params) -> FreshScores:
     compare(stored, current, params)
     if learner.info.get("code") != code_digest(root, model, params, "train"):
         raise stale(f"the code that trains {model} changed after it was trained", params, model)
-    return FreshScores(stored.scores, learner.info)
+    return with_info(stored, learner.info)
+
+
+def with_info(stored: StoredScores, info: Mapping[str, Any]) -> FreshScores:
+    """Returns scores with what the manifest of their learner says."""
+    return FreshScores(stored.scores, dict(info) | {"code": stored.digests["code"]})
 
 
 def compare(stored: StoredScores, current: Mapping[str, str], params: Params) -> None:

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 from pipeline.judging import render
 from pipeline.runtime.console import redact
 from pipeline.runtime.errors import BaselineBroken
+from quatrain.baselines import NOTHING
 from quatrain.judgement import Judgement
 from quatrain.storage.atomic_write import write_together
 
@@ -51,6 +52,13 @@ class Outcome(NamedTuple):
     branch: str | None = None
 
 
+class Comparisons(NamedTuple):
+    """Holds what comparisons with the champions say: a part of a body, and verdicts by model."""
+
+    text: str = ""
+    verdicts: Mapping[str, str] = NOTHING
+
+
 def better_models(results: Sequence[Judgement]) -> list[str]:
     """Returns the models with a clearly better score: equal ones must not wear baselines down."""
     return [
@@ -59,42 +67,56 @@ def better_models(results: Sequence[Judgement]) -> list[str]:
 
 
 def unchanged(origin: Origin) -> Outcome:
-    body = f"The gate passed ({origin.summary}), and nothing changed."
-    return Outcome("unchanged", 0, "Retrain: nothing changed", body)
+    body = f"The gate passed ({origin.summary}), and no score is better."
+    return Outcome("unchanged", 0, "Retrain: nothing better", body)
 
 
 def proposed(
-    origin: Origin, results: Sequence[Judgement], branch: str, comparisons: str
+    origin: Origin,
+    results: Sequence[Judgement],
+    better: Sequence[str],
+    branch: str,
+    comparisons: Comparisons,
 ) -> Outcome:
-    names = ", ".join(better_models(results))
+    helped = [model for model, word in comparisons.verdicts.items() if word == "better"]
+    names = list(dict.fromkeys([*better, *helped]))
     seed = f" (seed {origin.seed})" if origin.is_new_seed else ""
-    title = f"Retrain: {f'{names} better' if names else 'scores hold their baselines'}{seed}"
-    moves = "No baseline moves: the scores hold them, and none is clearly better."
-    if names:
-        moves = f"Baselines of {names} move: a score is clearly better, none is worse."
-    gate = f"The gate passed ({origin.summary})."
-    parts = (gate, moves, render.markdown(results), comparisons, PLACE)
-    body = "\n\n".join(filter(None, parts))
-    return Outcome("proposed", 0, title, body, branch)
+    moves = "No baseline moves: the scores hold them."
+    if better:
+        moves = f"Baselines of {', '.join(better)} move: a score is clearly better, none is worse."
+    parts = (
+        f"The gate passed ({origin.summary}).",
+        moves,
+        render.markdown(results),
+        render.changes_of_all([each for each in results if each.model in names]),
+        comparisons.text,
+        PLACE,
+    )
+    title = f"Retrain: {', '.join(names)} better{seed}"
+    return Outcome("proposed", 0, title, "\n\n".join(filter(None, parts)), branch)
 
 
-def describe_comparisons(folder: Path, codes: Mapping[str, int]) -> str:
-    """Returns a part of a body: what each model's comparison wrote, or its exit code."""
+def read_comparisons(folder: Path, codes: Mapping[str, int]) -> Comparisons:
+    """Returns what the comparison of each model found, or its exit code."""
     parts = ["## Champion against new, over seeds"]
+    verdicts: dict[str, str] = {}
     for model, code in codes.items():
         page = folder / COMPARISON.format(model=model) / "compare.md"
         if code:
             parts.append(f"{model}: the comparison ended with exit code {code}; the log says why.")
         elif page.exists():
             parts.append(re.sub("^#", "###", page.read_text().strip(), flags=re.MULTILINE))
+            verdicts[model] = json.loads(page.with_suffix(".json").read_text())["verdict"]
         else:
             parts.append(f"{model}: code and params are the champion's; nothing to compare.")
-    return "\n\n".join(parts)
+    return Comparisons("\n\n".join(parts), verdicts)
 
 
 def broken(origin: Origin, results: Sequence[Judgement]) -> Outcome:
     gate = f"The gate is broken ({origin.summary}). Nothing was promoted and nothing was pushed."
-    body = "\n\n".join((gate, render.summary(results), render.markdown(results), PLACE))
+    changes = render.changes_of_all([each for each in results if not each.passed])
+    parts = (gate, render.summary(results), changes, render.markdown(results), PLACE)
+    body = "\n\n".join(filter(None, parts))
     return Outcome("broken", BaselineBroken.exit_code, ISSUE, body)
 
 

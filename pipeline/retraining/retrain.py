@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pipeline.judging.gate import judge_scores, rules_of
-from pipeline.judging.scores import read_scores
+from pipeline.judging.gate import judge_run, rules_of
+from pipeline.judging.scores import read_scores, with_info
 from pipeline.retraining import outcome, worktree
-from pipeline.retraining.outcome import FOLDER, Origin, Outcome, better_models
+from pipeline.retraining.outcome import FOLDER, Comparisons, Origin, Outcome, better_models
 from pipeline.retraining.worktree import Worktree, run_git
 from pipeline.runtime import console, processes
 from pipeline.runtime.errors import (
@@ -25,6 +25,7 @@ from pipeline.runtime.errors import (
 from pipeline.storage.params_file import read_params, workspace_of, write_value
 from quatrain.errors import QuatrainError
 from quatrain.judgement import Judgement
+from quatrain.params import Params
 from quatrain.presets import parse
 from quatrain.registry import MODELS
 from quatrain.storage import folders
@@ -133,26 +134,38 @@ def conclude(
     work = workspace_of(copy.path, origin.preset)
     for name in outcome.REPORTS:
         shutil.copy(work / "reports" / name, copy.root / FOLDER / name)
-    params = read_params(copy.path, origin.preset)
-    # The gate found them fresh there; the code of this process may have been edited since.
-    scores = {model: read_scores(work, model).scores for model in MODELS}
-    results = [judge_scores(copy.path, model, params, scores[model]) for model in MODELS]
+    results = judge_results(copy.path, work, read_params(copy.path, origin.preset))
     if not passed:
         console.info(
             "retrain: the gate is broken and nothing was promoted; "
             f"{FOLDER / 'report.md'} shows the scores [exit {BaselineBroken.exit_code}]"
         )
         return outcome.broken(origin, results)
-    if not better_models(results) and not copy.git("status", "--porcelain", "--", *PROPOSED):
-        log("passed, and nothing changed; there is nothing to propose")
+    comparisons = compare(copy, origin, seeds) if seeds else Comparisons()
+    better = [
+        model for model in better_models(results) if comparisons.verdicts.get(model) != "worse"
+    ]
+    if not better and "better" not in comparisons.verdicts.values():
+        log("passed, and no score is better; there is nothing to propose")
         return outcome.unchanged(origin)
-    comparisons = compare(copy, origin, seeds) if seeds else ""
-    return propose(copy, remote, origin, results, comparisons)
+    return propose(copy, remote, origin, results, better, comparisons)
 
 
-def compare(copy: Worktree, origin: Origin, seeds: int) -> str:
-    """Compares code and params of each model with its champion's, over the same seeds. Keeps the
-    pages; returns a part of the body.
+def judge_results(root: Path, work: Path, params: Params) -> list[Judgement]:
+    """Judges what the gate found fresh in `work`, a preset's folder of a worktree: the code of this
+    process may have been edited since.
+    """
+    judgements = []
+    for model in MODELS:
+        info = folders.read_json(work / "models" / model / folders.MANIFEST)["info"]
+        scores = with_info(read_scores(work, model), info)
+        judgements.append(judge_run(root, work, model, params, scores))
+    return judgements
+
+
+def compare(copy: Worktree, origin: Origin, seeds: int) -> Comparisons:
+    """Compares code and params of each model with its champion's, over the same seeds, and keeps
+    the pages; what is the champion's is not trained.
     """
     codes = {}
     for model in MODELS:
@@ -162,7 +175,7 @@ def compare(copy: Worktree, origin: Origin, seeds: int) -> str:
     pages = copy.path / "reports" / outcome.COMPARE
     if pages.exists():
         shutil.copytree(pages, copy.root / FOLDER / outcome.COMPARE)
-    return outcome.describe_comparisons(pages, codes)
+    return outcome.read_comparisons(pages, codes)
 
 
 def propose(
@@ -170,19 +183,19 @@ def propose(
     remote: str | None,
     origin: Origin,
     results: Sequence[Judgement],
-    comparisons: str,
+    better: Sequence[str],
+    comparisons: Comparisons,
 ) -> Outcome:
     """Commits the result to a branch, and pushes it to the remote if there is one; the same result
-    only once.
+    only once. Baselines of the models that are `better` move.
 
     Raises:
         CommandFailed: a remote refused what was pushed.
     """
     # Of params and scores, without the date of a promotion, so that it is the same tomorrow.
     lock = parse(workspace_of(copy.path, origin.preset) / "dvc.lock")
-    better = better_models(results)
     branch = f"retrain/{folders.digest_of({'lock': lock, 'better': better})[:12]}"
-    result = outcome.proposed(origin, results, branch, comparisons)
+    result = outcome.proposed(origin, results, better, branch, comparisons)
     if run_git(copy.root, "ls-remote", remote or ".", f"refs/heads/{branch}"):
         log(f"this result is proposed already: branch {branch}")
         return result

@@ -1,5 +1,6 @@
 """a git command -> what it prints, in the repository of its folder, or why git refuses it."""
 
+import getpass
 import os
 import subprocess
 from collections.abc import Sequence
@@ -87,6 +88,14 @@ def revision(root: Path, code: Sequence[str]) -> str:
         return full
     suffix = {True: "+changes", False: "", None: "+unknown"}
     return full[:12] + suffix[has_changes(root, code, untracked="normal")]
+
+
+def user() -> str:
+    """Returns the name of the user of this process."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user may have no name
+        return str(os.getuid())
 
 
 @cache

@@ -1,6 +1,5 @@
 """checkout, params -> name, tags and parent of a run: where its results come from."""
 
-import getpass
 import os
 from collections.abc import Mapping
 from datetime import datetime
@@ -11,7 +10,7 @@ from typing import Any
 from pipeline.runtime.console import shown
 from pipeline.runtime.devices import settings
 from pipeline.runtime.errors import CommandFailed
-from pipeline.runtime.git import NONE, UNKNOWN, WRITTEN, commit, git, has_changes, output
+from pipeline.runtime.git import NONE, UNKNOWN, WRITTEN, commit, git, has_changes, output, user
 from pipeline.runtime.stage import Stage
 from pipeline.tracking.records import Parent
 from quatrain.errors import ConfigError
@@ -94,13 +93,6 @@ def is_dirty(root: Path) -> bool | None:
     where git does not tell.
     """
     return has_changes(root, [":/", *(f":(top,exclude){path}" for path in WRITTEN)])
-
-
-def user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container's user may have no name
-        return str(os.getuid())
 
 
 def changes(root: Path, preset: str, model: str | None) -> str:

@@ -14,6 +14,10 @@ SCHEMA = 1
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 Scalar = bool | int | float | str | None
+# Keys of provenance that are kept of a predecessor.
+KEPT = ("run_key", "commit", "date", "by", "why")
+# Predecessors that a baseline keeps.
+MOST_KEPT = 20
 
 
 class Record(BaseModel):
@@ -105,11 +109,34 @@ class StoredMetric(Record):
         return next((key for key, ruled in rule.settings.items() if stored[key] != ruled), None)
 
 
+# What is known of a run: strings and numbers, and its params by section.
+Provenance = dict[str, Scalar | dict[str, Any]]
+
+
+class Predecessor(Record):
+    """Holds what is kept of a baseline that another one has replaced: its scores, and of its run
+    who stored it, when and why.
+    """
+
+    scores: dict[str, FiniteNumber]
+    provenance: dict[str, Scalar]
+
+
 class PresetBaseline(Record):
-    """Holds the baseline of one preset: metric -> what is stored, and the run it comes from."""
+    """Holds the baseline of one preset: metric -> what is stored, the run it comes from, and those
+    that it replaced, the newest first.
+    """
 
     metrics: dict[str, StoredMetric] = Field(min_length=1)
-    provenance: dict[str, Scalar]
+    provenance: Provenance
+    history: tuple[Predecessor, ...] = Field(default=(), strict=False)
+
+    @property
+    def as_predecessor(self) -> Predecessor:
+        return Predecessor(
+            scores={name: stored.value for name, stored in self.metrics.items()},
+            provenance={name: self.provenance.get(name) for name in KEPT},
+        )
 
 
 class BaselineFile(BaseModel):
@@ -134,6 +161,19 @@ def entry_of(rule: Rule, scores: Mapping[str, float | None]) -> dict[str, Any]:
     if scores.keys() >= set(ends):
         entry |= {"interval": [scores[end] for end in ends], "seeds": scores.get("seeds")}
     return entry
+
+
+def succeed(
+    old: PresetBaseline | None, metrics: Mapping[str, Any], provenance: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Returns the entry that replaces a preset's old one, which becomes part of its history; the
+    same run replaces itself.
+    """
+    past = () if old is None else old.history
+    if old is not None and old.provenance.get("run_key") != provenance["run_key"]:
+        past = (old.as_predecessor, *past)[:MOST_KEPT]
+    history = {"history": [each.model_dump() for each in past]} if past else {}
+    return {"metrics": dict(metrics), "provenance": dict(provenance), **history}
 
 
 def preset_of(baseline: Any, preset: str) -> PresetBaseline | None:

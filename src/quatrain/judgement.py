@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeGuard
 
-from quatrain.baselines import NOTHING, Rule, StoredMetric, preset_of
+from quatrain.baselines import NOTHING, Predecessor, Rule, StoredMetric, preset_of
 from quatrain.seeds import SEEDS_OF_INTERVAL
 
 Status = Literal[
@@ -24,6 +24,7 @@ Scores = Mapping[str, float | None]
 Interval = tuple[float, float]
 
 PASSED = ("ok", "better")
+Verdict = Literal["passed", "worse", "below goal", "undecided"]
 # Most that an interval widens a tolerance.
 WIDEST = 2.0
 # Relative error of a sum or mean of many numbers.
@@ -82,6 +83,10 @@ class Judgement(NamedTuple):
     # What the learner's manifest, and the baseline, say of the runs that they come from.
     learner: Mapping[str, Any] = NOTHING
     provenance: Mapping[str, Any] = NOTHING
+    # The baselines before that one, the newest first.
+    history: tuple[Predecessor, ...] = ()
+    # What differs between the runs of scores and baseline, a line each.
+    changes: tuple[str, ...] = ()
 
     @property
     def broken(self) -> list[Line]:
@@ -90,6 +95,15 @@ class Judgement(NamedTuple):
     @property
     def passed(self) -> bool:
         return not self.broken
+
+    @property
+    def verdict(self) -> Verdict:
+        """Returns the answer in a word; `undecided` where nothing valid could be compared."""
+        if self.passed:
+            return "passed"
+        if "worse" in self.statuses:
+            return "worse"
+        return "below goal" if self.statuses & {"below goal", "below floor"} else "undecided"
 
     @property
     def statuses(self) -> set[Status]:
@@ -126,8 +140,10 @@ def judge(scores: Scores, baseline: Any, rules: Sequence[Rule], preset: str) -> 
     if not lines:
         why = "nothing is judged: the model's evaluation names no metric"
         lines = [Line("-", "missing", why)]
-    provenance = NOTHING if entry is None else entry.provenance
-    return Judgement(preset, tuple(lines), scores=scores, provenance=provenance)
+    judgement = Judgement(preset, tuple(lines), scores=scores)
+    if entry is None:
+        return judgement
+    return judgement._replace(provenance=entry.provenance, history=entry.history)
 
 
 def _judge_metric(rule: Rule, stored: StoredMetric | None, scores: Scores) -> Line:

@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from pipeline.judging.changes import provenance_of
 from pipeline.judging.gate import baseline_path, rules_of
 from pipeline.judging.scores import digests_of, path_of, write_scores
 from pipeline.storage.params_file import read_params
@@ -19,7 +20,8 @@ SCORES: dict[str, dict[str, Any]] = {model: sizes.SCORES for model, sizes in SIZ
 """Per model: scores that reach every goal."""
 
 PROVENANCE = {"commit": "abc123", "date": "2026-01-02", "run_key": "0" * 64}
-PROVENANCE |= {"seeds": 1, "why": None, "device": "cpu", "cpu": "25 / 1 / AMD", "threads": "2"}
+PROVENANCE |= {"seeds": 1, "by": "ann", "why": None}
+SETTINGS = {"device": "cpu", "cpu": "25 / 1 / AMD", "threads": "2", "jax": "0.10.2"}
 DATASET = "d" * 64
 
 
@@ -40,9 +42,12 @@ class Workspace:
 
     def set_baseline(self, preset: str = "default", **changed: float) -> None:
         """As if SCORES with changes had been promoted."""
-        rules = rules_of(self.model, preset)
+        rules, params = rules_of(self.model, preset), read_params(self.root)
         metrics = {rule.metric: entry_of(rule, SCORES[self.model] | changed) for rule in rules}
-        entry = {"metrics": metrics, "provenance": PROVENANCE}
+        info = {"run_key": "", "dataset": DATASET, "settings": SETTINGS}
+        info["code"] = code_digest(self.root, self.model, params, "evaluate")
+        provenance = provenance_of(self.root, self.model, params, info) | PROVENANCE
+        entry = {"metrics": metrics, "provenance": provenance}
         self.edit_baseline({"schema": 1, "model": self.model, "presets": {preset: entry}})
 
     def edit_baseline(self, content: Any) -> None:
@@ -56,13 +61,13 @@ class Workspace:
     def metrics(self) -> Any:
         return self.baseline()["presets"]["default"]["metrics"]
 
-    def train(self, run_key: str, cpu: str = "25 / 1 / AMD", code: str | None = None) -> None:
-        """As if the model had been trained."""
+    def train(self, run_key: str, code: str | None = None, **settings: str) -> None:
+        """As if the model had been trained, with these settings."""
         params = read_params(self.root)
         info = {
             "run_key": run_key,
             "dataset": DATASET,
-            "settings": {"device": "cpu", "cpu": cpu, "threads": "2"},
+            "settings": SETTINGS | settings,
             "params": shaping(params),
             "code": code or code_digest(self.root, self.model, params, "train"),
         }

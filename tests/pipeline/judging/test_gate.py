@@ -46,6 +46,8 @@ def test_a_worse_score_is_told_with_its_baseline_and_the_way_out(space: Workspac
     assert err == (
         "gate: allo: worse: cosine_min 0.5 is 0.48 worse than baseline 0.98 (higher is better, "
         "tolerance 0.03); baseline of 2026-01-02, commit abc123 [exit 4]\n"
+        "gate: allo: changed since the baseline: nothing that is recorded; params, code, data, "
+        "versions and machine are the same\n"
         "gate: allo: the scores are kept; to make them the baseline all the same: "
         """`make promote MODELS=allo ARGS="--force --why '...'"`\n"""
     )
@@ -80,7 +82,7 @@ def test_scores_that_no_promotion_stores_have_no_such_remedy(space: Workspace, c
     space.score(floor_random=0.994)
     code, _, err = ended(space, capsys)
     why = "gate: allo: below floor: cosine_mean 0.995 does not beat floor_random"
-    assert (code, err.startswith(why), err.count("\n")) == (4, True, 1)
+    assert (code, err.startswith(why), err.count("\n")) == (4, True, 2)
 
 
 ALLO = '{"schema": 1, "model": "allo", "presets": %s}'

@@ -15,7 +15,7 @@ from pipeline.cli import main
 from pipeline.judging import render
 from pipeline.judging.gate import gate, rules_of
 from pipeline.judging.promotion import promote
-from pipeline.judging.scores import NotFresh
+from pipeline.judging.scores import NotFresh, read_scores
 from pipeline.runtime.errors import BaselineBroken
 from pipeline.storage.params_file import read_params, workspace_of
 from quatrain.baselines import StoredMetric
@@ -24,7 +24,7 @@ from quatrain.presets import read_raw
 from quatrain.registry import MODELS
 from tests.conftest import ROOT
 from tests.pipeline.fixture_types import Capture, Patch
-from tests.pipeline.scored_workspace import SCORES, Workspace
+from tests.pipeline.scored_workspace import DATASET, PROVENANCE, SCORES, SETTINGS, Workspace
 from tests.pipeline.small_checkout import contents
 
 WHY = "smaller network"
@@ -63,9 +63,23 @@ def test_a_first_baseline_holds_rules_references_and_provenance(space: Workspace
     assert space.metrics()["cosine_mean"] == rule | references
     provenance = space.baseline()["presets"]["default"]["provenance"]
     assert datetime.date.fromisoformat(provenance.pop("date"))
-    machine = {"device": "cpu", "cpu": "25 / 1 / AMD", "threads": "2", "commit": "none"}
-    assert provenance == machine | {"run_key": "a" * 64, "seeds": 1, "why": None}
+    assert provenance.pop("params")["allo"]["train"]["steps"]
+    code = provenance.pop("code")
+    known = {"run_key": "a" * 64, "commit": "none", "data": DATASET, "seeds": 1, **SETTINGS}
+    assert provenance.pop("by")
+    assert provenance == known | {"why": None}
+    assert code == read_scores(space.root, "allo").digests["code"]
     assert gate_code(space) == 0
+
+
+def test_a_baseline_keeps_those_before_it_and_its_own_run_replaces_itself(space: Workspace):
+    space.score(cosine_mean=0.999)
+    stored(space)
+    stored(space)
+    (before,) = space.baseline()["presets"]["default"]["history"]
+    assert before["scores"]["cosine_mean"] == 0.995
+    kept = {key: PROVENANCE[key] for key in ("run_key", "commit", "date", "by", "why")}
+    assert before["provenance"] == kept
 
 
 def test_better_scores_are_shown_beside_the_old_ones_and_stored(space: Workspace, capsys: Capture):

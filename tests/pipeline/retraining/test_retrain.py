@@ -48,8 +48,8 @@ class Night:
         self.scores: dict[str, dict[str, float]] = {}
         self.files: dict[str, str] = {}
         self.calls: list[str] = []
-        # What comparisons say, by model.
-        self.says: dict[str, str] = {}
+        # What comparisons say, and their verdicts, by model.
+        self.says: dict[str, tuple[str, str]] = {}
         self.compared: list[str] = []
         self.pushed = ""
         self.continued: list[str] = []
@@ -76,7 +76,9 @@ class Night:
         if model in self.says:
             folder = path / "reports" / "compare" / f"retrain-{model}"
             folder.mkdir(parents=True)
-            (folder / "compare.md").write_text(self.says[model])
+            page, verdict = self.says[model]
+            (folder / "compare.md").write_text(page)
+            (folder / "compare.json").write_text(json.dumps({"verdict": verdict}))
 
     def run(self, path: Path) -> None:
         self.continued = [file.name for file in path.glob(".state/checkpoint")]
@@ -182,30 +184,33 @@ def test_an_edit_of_the_checkout_meanwhile_changes_no_judgement(night: Night, mo
     assert "stale" not in night.body()
 
 
-def test_equal_scores_of_another_seed_are_proposed_and_move_no_baseline(night: Night, remote: Path):
+def test_equal_scores_are_not_proposed_whatever_bytes_differ(night: Night):
+    night.files = {"dvc.lock": "stages: new\n"}
+    assert main(["retrain", "--seed", "7"]) == 0
+    assert night.branches() == []
+    assert night.outcome()["kind"] == "unchanged"
+
+
+def test_what_comparisons_find_better_is_proposed_and_moves_no_baseline(night: Night, remote: Path):
     params = night.root / "params.yaml"
     params.write_text(params.read_text().replace("seed: 0", "seed: 0  # drawn once", 1))
     git(night.root, "commit", "-q", "-a", "-m", "a comment")
+    night.says = {"allo": ("# allo: better\n\n## What differs\n", "better")}
+    night.codes |= {"pipeline compare iqn": 5}
     night.files = {"dvc.lock": "stages: new\n"}
-    assert main(["retrain", "--seed", "7", "--jobs", "2", "--push"]) == 0
+    options = ("--seed", "7", "--jobs", "2", "--push", "--compare", "8")
+    assert main(["retrain", *options]) == 0
     assert night.calls == [f"{REPRO} --jobs 2"]  # no outs are pushed without a DVC remote
+    options = "--against champion --name retrain-allo --seeds 8 --preset default"
+    assert night.compared[0] == f"pipeline compare allo {options}"
     assert night.branches(remote) == night.branches()
     assert night.changed() == ["dvc.lock", "params.yaml"]
     diff = git(night.root, "diff", "-U0", "main", *night.branches(), "--", "params.yaml")
     assert diff.splitlines()[-2:] == ["-seed: 0  # drawn once", "+seed: 7  # drawn once"]
-    assert night.outcome()["title"] == "Retrain: scores hold their baselines (seed 7)"
+    assert night.outcome()["title"] == "Retrain: allo better (seed 7)"
     assert "preset default, seed 7 (new)" in night.body()
-    assert "No baseline moves: the scores hold them, and none is clearly better." in night.body()
-
-
-def test_a_proposal_says_what_each_model_is_beside_its_champion(night: Night):
-    night.says = {"allo": "# allo: better\n\n## What differs\n"}
-    night.codes = {"pipeline compare iqn": 5}
-    night.files = {"dvc.lock": "stages: new\n"}
-    assert main(["retrain", "--seed", "7", "--compare", "8"]) == 0
-    options = "--against champion --name retrain-allo --seeds 8 --preset default"
-    assert night.compared[0] == f"pipeline compare allo {options}"
-    assert night.changed() == ["dvc.lock", "params.yaml"]
+    assert "No baseline moves: the scores hold them." in night.body()
+    assert "Since the baseline of **allo**:\n\n* seed: 0 -&gt; 7\n" in night.body()
     (_, said) = night.body().split("## Champion against new, over seeds\n\n")
     assert said.split("\n\n")[:-1] == [
         "### allo: better",
@@ -215,13 +220,20 @@ def test_a_proposal_says_what_each_model_is_beside_its_champion(night: Night):
         "active_dynamics: code and params are the champion's; nothing to compare.",
     ]
     kept = night.root / FOLDER / "compare" / "retrain-allo" / "compare.md"
-    assert kept.read_text() == night.says["allo"]
+    assert kept.read_text() == night.says["allo"][0]
 
-    night.says = {}
+
+def test_what_a_comparison_finds_worse_moves_no_baseline(night: Night):
+    night.scores = {"iqn": {"return_mean": 140.0}}
+    night.says = {"iqn": ("# iqn: worse\n", "worse")}
+    night.files = {"dvc.lock": "stages: new\n"}
+    assert main(["retrain"]) == 0
+    assert night.outcome()["kind"] == "unchanged"
     assert main(["retrain", "--compare", "0"]) == 0
     assert len(night.compared) == 4
+    assert night.outcome()["title"] == "Retrain: iqn better"
     assert "Champion against new" not in night.body()
-    assert not kept.exists()
+    assert not (night.root / FOLDER / "compare").exists()
 
 
 def test_a_broken_gate_keeps_the_report_and_no_more(night: Night, remote: Path, failure: Failure):
@@ -262,7 +274,7 @@ def test_what_stops_is_told_and_the_next_one_continues_from_its_checkpoints(
     del night.codes[REPRO]
     assert main(["retrain"]) == 0
     assert night.continued == ["checkpoint"]
-    said = "retrain: passed, and nothing changed; there is nothing to propose\n"
+    said = "retrain: passed, and no score is better; there is nothing to propose\n"
     assert capsys.readouterr().out.endswith(said)
     assert night.outcome()["kind"] == "unchanged"
     assert night.branches() == []
@@ -300,6 +312,7 @@ def test_outs_are_pushed_before_the_branch_without_hooks_or_a_key(
     for name in ("commit.gpgSign", "push.gpgSign", "tag.gpgSign"):
         git(night.root, "config", name, "true")
     night.files = {"dvc.lock": "stages: new\n"}
+    night.says = {"iqn": ("# iqn: better\n", "better")}
     night.codes = {"dvc push": 1}
     why = "retrain: the DVC remote did not take the outs, so no branch was pushed; the lines above"
     assert failure(main, "retrain", "--push", code=5) == f"{why} say why"

@@ -1,0 +1,92 @@
+"""a run and the baseline that judges it -> what made each of them, and what of that differs."""
+
+import datetime
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pipeline.judging.machine import KEYS, describe, machine_of
+from pipeline.runtime import git
+from pipeline.runtime.errors import CommandFailed
+from pipeline.storage.params_file import checkout_of
+from pipeline.storage.run_key import params_of
+from quatrain.comparison_sides import differing
+from quatrain.judgement import Judgement
+from quatrain.params import Params
+
+# Folders of the code and data that shape scores; params are compared by their values.
+SOURCES = ("src", "pipeline", "inputs")
+# Commits, and edited files, that are listed.
+MOST_LISTED = 5
+# What provenance has beside versions of libraries.
+KNOWN = {"run_key", "commit", "date", "seeds", "code", "data", "params", *KEYS}
+UNRECORDED = "this baseline is older than the record of params, code, data and versions"
+SAME = "nothing that is recorded; params, code, data, versions and machine are the same"
+
+
+def provenance_of(
+    root: Path, model: str, params: Params, info: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Returns what a baseline records of the run that made its scores; info: as `FreshScores`."""
+    return {
+        "run_key": info["run_key"],
+        "commit": git.revision(root, git.CODE),
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "seeds": getattr(params, model).seeds,
+        "code": info["code"],
+        "data": info["dataset"],
+        "params": params_of(params, model),
+        **info["settings"],
+    }
+
+
+def what_changed(work: Path, judgement: Judgement, params: Params) -> list[str]:
+    """Returns what differs between the run of the baseline and that of the scores, a line each; no
+    line where one of them is not known.
+
+    work: the folder of the learner. params: those of the scores.
+    """
+    old = judgement.provenance
+    if not old or not judgement.learner:
+        return []
+    new = provenance_of(work, judgement.model, params, judgement.learner)
+    lines = [*_differences(checkout_of(work), old, new)]
+    if "params" not in old:
+        return [*lines, UNRECORDED]
+    return lines or [SAME]
+
+
+def _differences(root: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    """Yields params, code, data, versions and machine that differ; the baselines of old versions
+    record the machine alone.
+    """
+    old = {**new, **old} if "params" in old else {**new, **machine_of(old)}
+    for key, (before, after) in differing(old["params"], new["params"]).items():
+        yield f"{key}: {before} -> {after}"
+    if old["code"] != new["code"]:
+        yield f"code: {_code_since(root, str(old['commit']).partition('+')[0])}"
+    if old["data"] != new["data"]:
+        yield f"data: another dataset, {old['data'][:12]} -> {new['data'][:12]}"
+    for name in sorted(new.keys() - KNOWN):
+        if old[name] != new[name]:
+            yield f"{name}: {old[name]} -> {new[name]}"
+    machines = [describe(machine_of(each)) for each in (old, new)]
+    if machines[0] != machines[1]:
+        yield f"machine: {' -> '.join(machines)}"
+
+
+def _code_since(root: Path, commit: str) -> str:
+    """Returns the commits after one that touch code, and the files that are not committed."""
+    try:
+        log = git.output(root, "log", "--format=%h %s", f"{commit}..HEAD", "--", *SOURCES)
+        status = git.output(root, "status", "--porcelain", "--untracked-files=all", "--", *SOURCES)
+    except CommandFailed:
+        return f"changed after commit {commit}, which is not in this clone"
+    edited = [f"{line[3:]} (not committed)" for line in status.decode().splitlines()]
+    commits = log.decode(errors="replace").splitlines()
+    return "; ".join([*_shortened(edited), *_shortened(commits)]) or "changed, and changed back"
+
+
+def _shortened(lines: list[str]) -> list[str]:
+    rest = len(lines) - MOST_LISTED
+    return lines if rest <= 0 else [*lines[:MOST_LISTED], f"and {rest} more"]
