@@ -6,7 +6,7 @@ ASKED := $(filter-out undefined,$(origin PYTHON))
 ifeq ($(ASKED),)
 PYTHON = $(or $(wildcard $(BIN)/python),$(shell for each in python3.11 python3.12 python3.13; do $$each -c '' 2>/dev/null && echo $$each && break; done))
 endif
-VERSION := 'import sys; print("%d.%d" % sys.version_info[:2])'
+PYTHON_VERSION := 'import sys; print("%d.%d" % sys.version_info[:2])'
 # Where torch comes from: requirements/install_torch.py says what else may stand here.
 TORCH_INDEX ?= auto
 SETUP := lock dev remotes
@@ -26,14 +26,17 @@ BENCH ?=
 MODEL ?= allo
 PORT ?=
 
+# Whether a variable is one of the command line.
+given = $(filter command,$(origin $(1)))
 # Refuses a variable of the command line that none of its targets reads.
-read_by = $(if $(and $(MAKECMDGOALS),$(filter command,$(origin $(1)))),$(if $(filter $(2),$(MAKECMDGOALS)),,$(error make $(MAKECMDGOALS) has no $(1); these have: $(2))))
-$(call read_by,PRESET,repro gate promote retrain grids)
+read_by = $(if $(and $(MAKECMDGOALS),$(call given,$(1))),$(if $(filter $(2),$(MAKECMDGOALS)),,$(error make $(MAKECMDGOALS) has no $(1); these have: $(2))))
+$(call read_by,PRESET,repro gate promote rollback retrain grids)
 $(call read_by,MODELS,repro gate promote results)
-$(call read_by,JOBS,repro retrain)
-$(call read_by,MODEL,profile compare)
+$(call read_by,JOBS,repro back retrain)
+$(call read_by,MODEL,profile compare rollback)
+$(call read_by,VERSION,rollback)
 
-.PHONY: help setup moto cluster docs new compare sweep repro test test-full check lock schema ui experiments sync gate promote retrain verify identify grids states fields decoders results bench bench-peers profile campaign clean
+.PHONY: help setup moto cluster docs new compare sweep repro test test-full check lock schema ui experiments sync back gate promote rollback retrain verify identify grids states fields decoders results bench bench-peers profile campaign clean
 
 help:  ## this menu
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -49,7 +52,7 @@ $(STAMP): pyproject.toml .venv/.locked | same-python
 	@touch $@
 
 .venv/.locked: $(SETUP:%=requirements/%.txt) requirements/torch.txt | same-python
-	@case "$$($(PYTHON) -c $(VERSION))" in 3.1[123]) ;; *) echo "setup: Python 3.11, 3.12 or 3.13 is needed, and '$(PYTHON)' is none; install one, or name one by PYTHON=" >&2; exit 2;; esac
+	@case "$$($(PYTHON) -c $(PYTHON_VERSION))" in 3.1[123]) ;; *) echo "setup: Python 3.11, 3.12 or 3.13 is needed, and '$(PYTHON)' is none; install one, or name one by PYTHON=" >&2; exit 2;; esac
 	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
 	@echo "setup: installing into .venv (some minutes, once)"
 	@for part in $(SETUP); do $(LOCKED) -r requirements/$$part.txt || exit; done
@@ -59,7 +62,7 @@ $(STAMP): pyproject.toml .venv/.locked | same-python
 # A .venv keeps its Python: who asks for another is told so, and nothing is mixed.
 .PHONY: same-python
 same-python:
-	@test -z "$(ASKED)" || test ! -x $(BIN)/python || test "$$($(PYTHON) -c $(VERSION))" = "$$($(BIN)/python -c $(VERSION))" || { echo "setup: .venv is of Python $$($(BIN)/python -c $(VERSION)), not of $(PYTHON); move it away, or use another checkout" >&2; exit 2; }
+	@test -z "$(ASKED)" || test ! -x $(BIN)/python || test "$$($(PYTHON) -c $(PYTHON_VERSION))" = "$$($(BIN)/python -c $(PYTHON_VERSION))" || { echo "setup: .venv is of Python $$($(BIN)/python -c $(PYTHON_VERSION)), not of $(PYTHON); move it away, or use another checkout" >&2; exit 2; }
 
 moto: .venv/moto/.installed  ## an S3 server for the tests of remotes, in an environment of its own
 
@@ -127,11 +130,17 @@ experiments: $(STAMP)  ## experiments of `dvc exp run` side by side: the scores 
 sync: $(STAMP)  ## deliver pending metrics and files, set the aliases (ARGS=--from-start: send all anew)
 	@$(BIN)/python -m pipeline sync $(ARGS)
 
+back: $(STAMP)  ## restore params, lock, reports and models of the last commit; what no cache has is made again (JOBS=)
+	@$(BIN)/python -m pipeline back --jobs $(JOBS) $(ARGS)
+
 gate: $(STAMP)  ## compare the current scores with the baselines; fails if one is broken (PRESET=, MODELS=, ARGS=--page: table of README.md)
 	@$(BIN)/python -m pipeline gate --preset $(PRESET) $(MODELS) $(ARGS)
 
 promote: $(STAMP)  ## store the current scores as the baseline; runs nothing (PRESET=, MODELS=, ARGS="--force --why '...'")
 	@$(BIN)/python -m pipeline promote --preset $(PRESET) $(MODELS) $(ARGS)
+
+rollback: $(STAMP)  ## make an earlier version of a model the champion, with its baseline (MODEL=, VERSION=, PRESET=)
+	@$(if $(call given,MODEL),,$(error rollback: name the model: make rollback MODEL=allo))$(BIN)/python -m pipeline rollback --preset $(PRESET) $(if $(call given,VERSION),--version $(VERSION)) $(MODEL) $(ARGS)
 
 retrain: $(STAMP)  ## fetch, repro in a copy, compare; propose what passed as a branch (ARGS='--push --seed new')
 	@$(BIN)/python -m pipeline retrain --preset $(PRESET) --jobs $(JOBS) $(ARGS)

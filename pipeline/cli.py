@@ -82,6 +82,18 @@ def repro(options: Options) -> int:
 
 
 @verb(
+    option("--jobs", type=jobs, default="auto", metavar="N", help="models to make at a time"),
+    reads_params=False,
+    interrupted="interrupted; `make repro` continues",
+)
+def back(options: Options) -> int:
+    """Restores params, lock, reports, data and models of the last commit."""
+    from pipeline.dvc.back import back
+
+    return back(Path.cwd(), options.jobs)
+
+
+@verb(
     MODELS_OPTION,
     PRESET_OPTION,
     option("--page", action="store_true", help="only write the table of scores of README.md"),
@@ -128,6 +140,24 @@ def promote(options: Options) -> int:
         work = judged_workspace(root, preset, models)
         promote(root, work, models, params, options.why)
     return 0
+
+
+@verb(
+    option("model", metavar="MODEL", help="as params.yaml has it"),
+    option("--version", type=whole_number, metavar="N", help="the last champion if none is given"),
+    PRESET_OPTION,
+    option("--why", metavar="REASON", help="kept with the baseline"),
+)
+def rollback(options: Options) -> None:
+    """Makes an earlier version of a model the champion again, and its scores the baseline."""
+    (model,) = selected_models([options.model])
+    from pipeline.dvc.workspace import alone
+    from pipeline.runtime.processes import folder_lock
+    from pipeline.tracking.rollback import rollback
+
+    root, preset = Path.cwd(), options.preset
+    with alone(root, preset), folder_lock(root / ".state" / "locks" / "promote"):
+        rollback(root, preset, model, options.version, options.why)
 
 
 @verb(

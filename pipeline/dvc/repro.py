@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pipeline.dvc.workspace import alone, drop_rwlock, environment, prepare_workspace
 from pipeline.judging.gate import gate
-from pipeline.runtime import console
+from pipeline.runtime import console, git
 from pipeline.runtime.errors import described
 from pipeline.runtime.processes import run_parallel, wait_for_child
 from pipeline.storage.params_file import read_params
@@ -23,6 +23,8 @@ from quatrain.registry import MODELS
 from quatrain.storage import folders
 
 DVC = (sys.executable, "-m", "dvc")
+# What a commit keeps of a run.
+RESULTS = ("params.yaml", "dvc.lock", "reports")
 VERBS = ("collect", "train", "evaluate")
 
 Variables = Mapping[str, str]
@@ -46,7 +48,7 @@ def run(root: Path, preset: str, models: Sequence[str], jobs: int = 1) -> int:
         with courier(root, work) as delivered:
             variables = environment(root, work) | delivered
             code = rerun(work, variables, models) or reproduce(work, variables, models, jobs)
-            if not code and work != root and not is_all(models):
+            if not code and not is_all(models):
                 write_report(work, variables)
         if code == 128 + signal.SIGINT:
             raise KeyboardInterrupt
@@ -61,8 +63,8 @@ def is_all(models: Sequence[str]) -> bool:
 
 
 def write_report(work: Path, variables: Variables) -> None:
-    """Writes the report of the models that there are, for which DVC's stage would want all, or says
-    why it is not written. In the checkout the report belongs to the commit, and stays.
+    """Writes the report, for which DVC's stage would run all models, or says why it is not written.
+    Of models that did not run here, it has what the commit has.
     """
     command = [sys.executable, "-m", "pipeline.report"]
     if wait_for_child(subprocess.Popen(command, cwd=work, env=variables)):
@@ -137,12 +139,18 @@ def finish_run(root: Path, work: Path, models: Sequence[str]) -> int:
     except (QuatrainError, OSError) as error:
         console.info(f"warning: tracking: restored results are not recorded ({described(error)})")
     set_aliases(root, work)
-    reports = work.relative_to(root) / "reports"
-    results = f"scores, plots   {'  '.join(f'{reports}/{model}' for model in models)}"
-    if work != root or is_all(models):
-        results = f"report   {reports}/report.html  (open it in a browser; report.md is its text)"
-    print(f"{results}\nruns     `make ui`, then {runs_page(root)}\n", flush=True)
+    report = work.relative_to(root) / "reports" / "report.html"
+    print(f"report   {report}  (open it in a browser; report.md is its text)")
+    print(f"runs     `make ui`, then {runs_page(root)}")
+    if work == root and (changed := changed_results(root)):
+        print(f"commit   git add {' '.join(changed)}  (`make back` drops what is not committed)")
+    print(flush=True)
     return gate(work, work, models, read_params(work))
+
+
+def changed_results(root: Path) -> list[str]:
+    """Returns params and results that differ from the last commit, if there is one."""
+    return [name for name in RESULTS if git.has_changes(root, [name], untracked="normal")]
 
 
 def set_aliases(root: Path, work: Path) -> None:
@@ -150,8 +158,11 @@ def set_aliases(root: Path, work: Path) -> None:
     verdict are stored.
     """
     try:
-        for line in champions.set_champions(root, work, read_params(work).preset):
-            print(line)
+        for alias in champions.set_champions(root, work, read_params(work).preset):
+            if alias.is_set:
+                print(alias.text)
+            else:
+                console.info(f"warning: registry: {alias.text}")
     except Exception as error:
         console.info(
             "warning: registry: its aliases are not set yet "

@@ -2,13 +2,15 @@
 else a line per broken metric.
 """
 
+import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from pipeline.judging import render
 from pipeline.judging.changes import what_changed
-from pipeline.judging.scores import FreshScores, NotFresh, fresh_scores
+from pipeline.judging.scores import FreshScores, NotFresh, fresh_scores, path_of, scores_of
 from pipeline.runtime import console
 from pipeline.runtime.errors import BaselineBroken, described
 from pipeline.runtime.hints import promote_hint
@@ -84,6 +86,20 @@ def judge(work: Path, model: str, params: Params, root: Path | None = None) -> J
     except NotFresh as error:
         return Judgement(params.preset, (Line("-", error.status, str(error)),), model)
     return judge_run(root or work, work, model, params, fresh)
+
+
+def judge_committed(root: Path, model: str, params: Params) -> Judgement:
+    """Judges scores whose learner may be elsewhere, as in a clone: of it nothing is known then.
+
+    Raises:
+        DataError: a file cannot be read, or the learner is not as it was saved.
+    """
+    judgement = judge(root, model, params)
+    if os.path.lexists(root / "models" / model) or not path_of(root, model).exists():
+        return judgement
+    with suppress(NotFresh):
+        return judge_scores(root, model, params, scores_of(root, model, params).scores)
+    return judgement
 
 
 def judge_run(root: Path, work: Path, model: str, params: Params, fresh: FreshScores) -> Judgement:

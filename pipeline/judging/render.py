@@ -6,7 +6,16 @@ from collections.abc import Iterable, Sequence
 
 from tabulate import tabulate
 
-from quatrain.judgement import PASSED, Interval, Judgement, Line, Scores, interval_over_seeds
+from quatrain.judgement import (
+    PASSED,
+    VERDICTS,
+    Interval,
+    Judgement,
+    Line,
+    Scores,
+    Verdict,
+    interval_over_seeds,
+)
 
 HEAD = ("model", "metric", "score", "baseline", "difference", "allowed", "status")
 
@@ -73,12 +82,17 @@ def status(word: str) -> str:
     return word if word in PASSED else f"**{word}**"
 
 
+def verdict_of_all(judgements: Sequence[Judgement]) -> Verdict:
+    """Returns the worst verdict."""
+    return max((each.verdict for each in judgements), key=VERDICTS.index)
+
+
 def verdict(judgements: Sequence[Judgement]) -> str:
-    """Returns whether all passed, in one or three words."""
+    """Returns the worst verdict as a heading."""
     broken = [judgement for judgement in judgements if not judgement.passed]
     if broken and all(judgement.only_lacks_a_baseline for judgement in broken):
         return "No baseline yet"
-    return "Broken" if broken else "Passed"
+    return verdict_of_all(judgements).capitalize()
 
 
 def summary(judgements: Sequence[Judgement]) -> str:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from pipeline.judging import render
-from pipeline.judging.gate import judge
+from pipeline.judging.gate import judge_committed
 from pipeline.judging.machine import describe, machine_of
 from pipeline.judging.render import plain
 from pipeline.judging.scores import path_of
@@ -38,13 +38,13 @@ class Result(NamedTuple):
 
 def read_all(root: Path, params: Params) -> list[Result]:
     """Returns the results of all models, in the order of the registry; of a preset, which may have
-    settings for some, of those that were evaluated.
+    settings for some, of those that were evaluated. Of what did not run here, the commit's scores.
 
     Raises:
         DataError: scores, baseline, learner or pictures of a model cannot be read.
     """
     return [
-        Result(judge(root, model, params), read_plots(root, model))
+        Result(judge_committed(root, model, params), read_plots(root, model))
         for model in MODELS
         if params.preset == "default" or path_of(root, model).exists()
     ]

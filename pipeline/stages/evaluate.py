@@ -39,7 +39,7 @@ def evaluate(stage: Stage, signals: Signals) -> None:
     with Run.of_stage(stage, files.info["run_key"], key, digest) as run:
         step = stage.config.train.steps
         run.metrics([("time/evaluate_seconds", step, (now() - started) / 1000)])
-        record_scores(stage, run, numbers)
+        record_scores(stage, run, numbers, {**files.info, "code": digests["code"]})
     # Last: it vouches for all of the above.
     write_scores(stage.root, stage.model, stage.params.preset, digests, numbers)
     for name in gated:

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from pipeline.judging import render
 from pipeline.reporting.page import as_html
 from pipeline.reporting.sections import page, read_all, title_of
 from pipeline.runtime import console
 from pipeline.storage.params_file import read_params
-from pipeline.tracking.origin import changes
+from pipeline.tracking.origin import title
 from pipeline.tracking.run import Run
+from pipeline.tracking.verdicts import record_verdicts, tags_of_all
 from quatrain.storage import folders
 from quatrain.storage.atomic_write import write_together
 
@@ -26,7 +26,8 @@ def report() -> None:
     html = as_html(markdown, title_of(judgements), reports)
     write_together(reports, {"report.md": markdown.encode(), "report.html": html.encode()})
     digest = folders.file_digest(reports / "report.md")
-    with Run.of_pipeline(root, params, digest) as run:
+    verdicts = record_verdicts(root, judgements)
+    with Run.of_pipeline(root, params, digest, verdicts) as run:
         run.metrics(
             (f"{judgement.model}/{line.metric}", 0, line.value)
             for judgement in judgements
@@ -34,7 +35,7 @@ def report() -> None:
             if line.value is not None
         )
         run.artifact(reports / "report.html", "report")
-        scores = f"{render.summary(judgements)}\n\n{render.markdown(judgements)}"
-        run.describe(f"{scores}\n\n{changes(root, params.preset, None)}")
+        for tag, text in tags_of_all(title(params), judgements).items():
+            run.put("tag", tag, text)
     if not all(judgement.passed for judgement in judgements):
         console.info("report: not every score holds its baseline; `make gate` says why")

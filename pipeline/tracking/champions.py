@@ -2,16 +2,20 @@
 are the baselines.
 """
 
+import datetime
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from pipeline.judging.gate import judge, read_baseline
+from pipeline.judging.gate import judge_scores, read_baseline
+from pipeline.runtime.git import user
 from pipeline.storage.params_file import read_params
 from pipeline.tracking.registry import (
     RUN_KEY_TAG,
     Call,
+    evaluation_of,
     registered_name,
     version_with_alias,
     versions_of,
@@ -26,11 +30,26 @@ CHAMPION = "champion"
 ABSENT = "no version in this store"
 # File in .state of a workspace: the champions that were set last, so that the store is asked once.
 MEMO = "champions.json"
+# The newest versions, of which one may become the first champion of a store.
+MOST_TRIED = 10
+# Tags of a version that is, or was, the champion.
+SINCE, UNTIL, BY, WHY = (f"quatrain.champion.{name}" for name in ("since", "until", "by", "why"))
+
+Holds = Callable[[Any], bool]
 
 
-def set_champions(root: Path, work: Path, preset: str, again: bool = False) -> list[str]:
-    """Sets the champions that the baselines in `root` ask for; returns a line for each that moved
-    or cannot, and one for all whose runs this store does not know.
+class Alias(NamedTuple):
+    """Holds what is new of a model's alias, and whether it is at a version that its baseline
+    allows, or at none because there is no version.
+    """
+
+    text: str = ""
+    is_set: bool = True
+
+
+def set_champions(root: Path, work: Path, preset: str, again: bool = False) -> list[Alias]:
+    """Sets the champions that the baselines in `root` ask for; returns what is new of each, and one
+    line for all models that have no version in this store.
 
     work: the preset's workspace. Neither loads mlflow nor asks the store if the same ones were set
     last. `again` asks all the same: an alias may be deleted there, or the run of a baseline may
@@ -40,56 +59,103 @@ def set_champions(root: Path, work: Path, preset: str, again: bool = False) -> l
         Exception: any error of mlflow and its libraries; the next call tries again.
     """
     uri = resolve_uri(root)
-    run_keys = champions(root, work, preset)
+    baselines = provenances(root, preset)
     memo = work / ".state" / MEMO
-    content = json.dumps([uri, run_keys]).encode()
+    keys = {model: each["run_key"] for model, each in baselines.items()}
+    content = json.dumps([uri, keys]).encode()
     is_set = memo.is_file() and memo.read_bytes() == content
-    if not run_keys or (is_set and not again):
+    if not keys or (is_set and not again):
         return []
     check_reachable(uri)
     call = open_client(uri).call
-    news = {name: set_champion(call, name, keys) for name, keys in run_keys.items()}
-    write_durably(memo, content)
-    absent = [name for name, text in news.items() if text.endswith(ABSENT)]
-    lines = [f"{name}@{CHAMPION}: {text}" for name, text in news.items() if text]
-    if len(absent) < 2:
-        return lines
-    others = [line for line in lines if not line.endswith(ABSENT)]
-    return [*others, f"{', '.join(absent)}: the runs of their baselines have {ABSENT}"]
+    news = {}
+    for model, provenance in baselines.items():
+        holds = _holding(call, root, work, model)
+        name = registered_name(model, preset)
+        news[f"{name}@{CHAMPION}"] = set_champion(call, name, provenance, holds)
+    if all(alias.is_set for alias in news.values()):
+        write_durably(memo, content)
+    return _lines(news)
 
 
-def champions(root: Path, work: Path, preset: str) -> dict[str, list[str]]:
-    """Returns registered model -> keys of the runs whose version may be its champion.
+def _lines(news: Mapping[str, Alias]) -> list[Alias]:
+    absent = [name.partition("@")[0] for name, alias in news.items() if alias.text == ABSENT]
+    lines = [
+        alias._replace(text=f"{name}: {alias.text}")
+        for name, alias in news.items()
+        if alias.text not in ("", ABSENT)
+    ]
+    return [*lines, Alias(f"{', '.join(absent)}: {ABSENT}")] if absent else lines
 
-    The first is the baseline's. The second is that of the learner in `work`, if it passes: it
-    becomes the champion of a store that has neither a champion nor the baseline's run.
+
+def provenances(root: Path, preset: str) -> dict[str, dict[str, Any]]:
+    """Returns what the baselines of a preset say of their runs, by model; damaged ones are left
+    out, for the gate names them.
     """
-    run_keys = {}
+    found = {}
     for model in MODELS:
-        with suppress(DataError, KeyError, TypeError):  # no baseline, or a damaged one
-            baseline = read_baseline(root, model) or {}
-            keys = [str(baseline["presets"][preset]["provenance"]["run_key"])]
-            run_keys[registered_name(model, preset)] = keys
-            with suppress(ConfigError):
-                judgement = judge(work, model, read_params(work), root)
-                if judgement.passed and judgement.preset == preset:
-                    keys.append(str(judgement.learner["run_key"]))
-    return run_keys
+        with suppress(DataError, KeyError, TypeError):
+            provenance = (read_baseline(root, model) or {})["presets"][preset]["provenance"]
+            found[model] = {**provenance, "run_key": str(provenance["run_key"])}
+    return found
 
 
-def set_champion(call: Call, name: str, run_keys: Sequence[str]) -> str:
-    """Sets the alias of one model; returns what is new, or ""."""
+def _holding(call: Call, root: Path, work: Path, model: str) -> Holds:
+    """Returns a function that says whether the scores of a version hold the model's baseline."""
+
+    def holds(version: Any) -> bool:
+        scores = evaluation_of(call, version.run_id).get("scores", {})
+        with suppress(ConfigError, DataError):
+            return judge_scores(root, model, read_params(work), scores).passed
+        return False
+
+    return holds
+
+
+def set_champion(call: Call, name: str, baseline: Mapping[str, Any], holds: Holds) -> Alias:
+    """Sets the alias of one model to the version of its baseline's run.
+
+    A store that has neither that version nor a champion gets the newest that holds the baseline.
+
+    baseline: what it says of its run.
+    """
+    versions = versions_of(call, name)
+    if not versions:
+        return Alias(ABSENT)
+    key, by, why = baseline["run_key"], baseline.get("by"), baseline.get("why") or "promoted"
     current = version_with_alias(call, name, CHAMPION)
-    for key in run_keys if current is None else run_keys[:1]:
-        versions = versions_of(call, name, f"tags.`{RUN_KEY_TAG}` = '{key}'")
-        if versions:
-            version = str(versions[0].version)
-            if version == current:
-                return ""
-            call("set_registered_model_alias", name, CHAMPION, version)
-            return f"version {version}, run {key[:12]}"
-    stays = "" if current is None else f"; version {current} stays"
-    return f"run {run_keys[0][:12]} has {ABSENT}{stays}"
+    target = next((each for each in versions if each.tags.get(RUN_KEY_TAG) == key), None)
+    if target is None and current is None:
+        by, why = None, "the newest here that holds the baseline"
+        target = next(filter(holds, versions[:MOST_TRIED]), None)
+    absent = f"its baseline's run {key[:12]} has {ABSENT}"
+    if target is None and current is None:
+        return Alias(f"none: {absent}, and no other version holds the baseline", is_set=False)
+    if target is None:
+        (champion,) = (each for each in versions if str(each.version) == current)
+        if holds(champion):
+            return Alias(f"version {current} stays, which holds the baseline; {absent}")
+        remedy = "`make rollback` sets one that is here"
+        return Alias(f"version {current} breaks the baseline, and stays; {absent}; {remedy}", False)
+    version = str(target.version)
+    if version == current:
+        return Alias()
+    _crown(call, name, version, current, {BY: by or user(), WHY: why})
+    before = "" if current is None else f", in place of version {current}"
+    return Alias(f"version {version}, run {str(target.tags.get(RUN_KEY_TAG))[:12]}{before}")
+
+
+def _crown(
+    call: Call, name: str, version: str, before: str | None, tags: Mapping[str, str]
+) -> None:
+    """Moves the alias, and records since when and until when in tags of both versions."""
+    time = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M:%S} UTC"
+    for tag, text in {SINCE: time, **tags}.items():
+        call("set_model_version_tag", name, version, tag, text)
+    call("set_registered_model_alias", name, CHAMPION, version)
+    if before is not None:
+        call("set_model_version_tag", name, before, UNTIL, time)
+    call("delete_model_version_tag", name, version, UNTIL)
 
 
 def champion_key(root: Path, model: str, preset: str) -> str:
@@ -107,7 +173,4 @@ def champion_key(root: Path, model: str, preset: str) -> str:
         call = open_client(uri).call
         if (version := version_with_alias(call, name, CHAMPION)) is not None:
             return str(call("get_model_version", name, version).tags.get(RUN_KEY_TAG, ""))
-    with suppress(DataError, KeyError, TypeError):  # no baseline, or a damaged one
-        baseline = read_baseline(root, model) or {}
-        return str(baseline["presets"][preset]["provenance"]["run_key"])
-    return ""
+    return str(provenances(root, preset).get(model, {}).get("run_key", ""))

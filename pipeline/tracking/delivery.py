@@ -195,6 +195,8 @@ class Delivery:
                 self._send_model(run_id, header, record)
             case "card":
                 registry.describe(self._call, run_id, name, record.body)
+            case "version":
+                registry.tag_version(self._call, run_id, name, json.loads(record.body))
             case "end":
                 self._terminate(run_id, record)
                 if header.parent is not None and header.parent.ends_with_child:

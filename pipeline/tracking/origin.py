@@ -3,27 +3,18 @@
 import os
 from collections.abc import Mapping
 from datetime import datetime
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
 from pipeline.runtime.console import shown
 from pipeline.runtime.devices import settings
-from pipeline.runtime.errors import CommandFailed
-from pipeline.runtime.git import NONE, UNKNOWN, WRITTEN, commit, git, has_changes, output, user
+from pipeline.runtime.git import NONE, UNKNOWN, WRITTEN, commit, git, has_changes, user
 from pipeline.runtime.stage import Stage
 from pipeline.tracking.records import Parent
-from quatrain.errors import ConfigError
 from quatrain.params import Params
-from quatrain.presets import parse
-from quatrain.registry import MODELS
 from quatrain.storage.folders import digest_of
-from quatrain.storage.yaml_text import parse_mapping
-from quatrain.validation import overlaid
 
 DESCRIPTION_TAG = "mlflow.note.content"
-# Changed params that are listed.
-MOST_CHANGES = 20
 
 
 # Of its params and its stage.
@@ -47,7 +38,6 @@ def tags(stage: Stage) -> dict[str, str]:
         **{f"quatrain.{name}": value for name, value in versions.items()},
         **origin_tags(stage.root, stage.params),
         "mlflow.source.name": f"pipeline/{stage.verb}.py",
-        DESCRIPTION_TAG: changes(stage.root, stage.params.preset, stage.model),
         "quatrain.model": stage.model,
         "dvc.stage": stage.name,
     }
@@ -93,32 +83,6 @@ def is_dirty(root: Path) -> bool | None:
     where git does not tell.
     """
     return has_changes(root, [":/", *(f":(top,exclude){path}" for path in WRITTEN)])
-
-
-def changes(root: Path, preset: str, model: str | None) -> str:
-    """Returns a list of the params that differ from the last commit's, with its values.
-
-    model: whose params and those that all share; None for all of them.
-    """
-    names = ["params.yaml"] if preset == "default" else ["params.yaml", f"presets/{preset}.yaml"]
-    try:
-        texts = [output(root, "show", f"HEAD:{name}").decode() for name in names]
-        committed = reduce(overlaid, map(parse_mapping, names, texts))
-    except (CommandFailed, ConfigError, UnicodeError) as error:
-        return f"The params cannot be compared with a commit: {error}."
-    old, new = flatten(committed), flatten(parse(root / "params.yaml"))
-    others = tuple(f"{other}." for other in MODELS if model not in (None, other))
-    lines = [
-        f"* `{name}`: {old.get(name, 'absent')} -> {new.get(name, 'absent')}"
-        for name in old | new
-        if old.get(name) != new.get(name) and not name.startswith(others)
-    ]
-    source = " with ".join(names)
-    if not lines:
-        return f"Params: those of the commit's {source}."
-    if len(lines) > MOST_CHANGES:
-        lines[MOST_CHANGES:] = [f"* and {len(lines) - MOST_CHANGES} more"]
-    return "\n".join([f"Params changed from the commit's {source}:", "", *lines])
 
 
 def flatten(section: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

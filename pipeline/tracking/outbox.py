@@ -29,7 +29,7 @@ DISK_ERRORS = {
 PRIMARY_CODE = 0xFF
 
 # Records of which another part of the run, such as another evaluation, may have sent its own.
-REPLACEABLE = ("begin", "tag", "card", "artifact")
+REPLACEABLE = ("begin", "tag", "card", "version", "artifact")
 # What `sent` of a metric says if MLflow is not to draw it; the others are 0, then 1.
 NEVER = 2
 
@@ -148,8 +148,9 @@ class Outbox:
     ) -> None:
         """Records something unless it is recorded already, unchanged.
 
-        A `tag` and a `card` have a body, an `artifact` has data, a `model` has data (a zip of
-        MLflow's format) and a card. time: milliseconds since 1970; now if it is None.
+        A `tag`, a `card` and a `version` (its tags, in JSON) have a body, an `artifact` has data, a
+        `model` has data (a zip of MLflow's format) and a card. time: milliseconds since 1970; now
+        if it is None.
         """
         with self._transaction() as database:
             database.execute(PUT, (kind, name, time or now(), body, data))

@@ -64,7 +64,7 @@ HEADER = TypeAdapter(Header)
 
 
 class Record(NamedTuple):
-    """Holds a `begin`, `tag`, `artifact`, `model`, `card`, `end` or `destination`.
+    """Holds a `begin`, `tag`, `artifact`, `model`, `card`, `version`, `end` or `destination`.
 
     time: in milliseconds since 1970.
     """

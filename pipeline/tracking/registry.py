@@ -3,14 +3,16 @@
 import json
 import logging
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import safetensors.numpy
 
 from pipeline.tracking.records import Record
 from pipeline.tracking.store import quieten
+from quatrain.storage import folders
 
 RUN_KEY_TAG = "quatrain.run_key"
 TIME_TAG = "quatrain.trained_at"
@@ -93,6 +95,21 @@ def describe(call: Call, run_id: str, name: str, card: str) -> None:
     for version in versions_of(call, name, f"run_id = '{run_id}'"):
         call("update_model_version", name, version.version, card)
         _set_candidate(call, name)
+
+
+def tag_version(call: Call, run_id: str, name: str, tags: Mapping[str, str]) -> None:
+    """Sets tags of the version of a run, if this store has that version."""
+    for version in versions_of(call, name, f"run_id = '{run_id}'"):
+        for tag, text in tags.items():
+            call("set_model_version_tag", name, version.version, tag, text)
+
+
+def evaluation_of(call: Call, run_id: str) -> dict[str, Any]:
+    """Returns what the evaluation of a run recorded, `scores` and `provenance`, if it did."""
+    files = [file.path for file in call("list_artifacts", run_id, "evaluation")]
+    with TemporaryDirectory() as folder:
+        paths = [Path(call("download_artifacts", run_id, file, folder)) for file in files]
+        return {path.stem: folders.read_json(path) for path in paths}
 
 
 def _set_candidate(call: Call, name: str) -> None:

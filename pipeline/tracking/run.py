@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Self
@@ -60,7 +60,9 @@ class Run(Outbox):
         return cls.start(stage.root, path, header, anew=stage.verb != "train")
 
     @classmethod
-    def of_pipeline(cls, root: Path, params: Params, key: str) -> AbstractContextManager[Self]:
+    def of_pipeline(
+        cls, root: Path, params: Params, key: str, beside: Sequence[Outbox] = ()
+    ) -> AbstractContextManager[Self]:
         """Starts or continues the outbox of the results `key`: the parent of all stages' runs."""
         pipeline = origin.pipeline_run(root, params)
         header = Header(
@@ -74,14 +76,22 @@ class Run(Outbox):
                 "mlflow.source.name": "dvc.yaml",
             },
         )
-        return cls.start(root, report_path(root, params, key), header)
+        return cls.start(root, report_path(root, params, key), header, beside=beside)
 
     @classmethod
     @contextmanager
-    def start(cls, root: Path, path: Path, header: Header, anew: bool = True) -> Iterator[Self]:
+    def start(
+        cls,
+        root: Path,
+        path: Path,
+        header: Header,
+        anew: bool = True,
+        beside: Sequence[Outbox] = (),
+    ) -> Iterator[Self]:
         """Starts or continues an outbox, whose only writer this process is, and ends it.
 
-        anew: as for `begin`; a training that had ended is not done again.
+        anew: as for `begin`; a training that had ended is not done again. beside: outboxes that are
+        delivered with it.
         """
         # Refused before anything is written.
         uri = None if in_trial() else resolve_uri(root)
@@ -91,9 +101,9 @@ class Run(Outbox):
             shipper = None
             if uri is not None:
                 stage = path.stem.rpartition("-")[0]
-                abandoned = end_abandoned(path.parent.glob(f"{stage}-*.sqlite"))
+                others = [*end_abandoned(path.parent.glob(f"{stage}-*.sqlite")), *beside]
                 if not has_courier():
-                    shipper = Shipper([run, *abandoned], uri)
+                    shipper = Shipper([run, *others], uri)
             status = "FAILED"
             try:
                 yield run
@@ -106,7 +116,7 @@ class Run(Outbox):
                     run.end(status)
                 finally:
                     if uri is not None and shipper is None and not has_courier():
-                        shipper = Shipper([run, *abandoned], uri)
+                        shipper = Shipper([run, *others], uri)
                     if shipper is not None:
                         shipper.finish(WAIT_SECONDS)
 
@@ -173,7 +183,7 @@ class Shipper:
         while not is_last:
             is_last = self._finishing.is_set()
             self._is_delivered = False
-            self._outboxes += self._written()
+            self._outboxes += self._written({each.outbox.path for each in deliveries})
             added = self._outboxes[begun:]
             begun += len(added)
             deliveries += [Delivery(outbox, self._uri) for outbox in added]
@@ -184,12 +194,13 @@ class Shipper:
             deliveries = [delivery for delivery in deliveries if not delivery.is_done]
             self._finishing.wait(RETRY_SECONDS if pending else POLL_SECONDS)
 
-    def _written(self) -> list[Outbox]:
-        """Returns the outboxes of the folder that are new, or written since the beginning; those
-        of trainings come first, because an evaluation adds to the run of one.
+    def _written(self, pending: Set[Path]) -> list[Outbox]:
+        """Returns the outboxes of the folder that were written since they were looked at, and are
+        not pending; those of trainings come first, because an evaluation adds to the run of one.
         """
-        new = self._versions().items() - self._old.items()
-        paths = {path for path, _ in new} - {outbox.path for outbox in self._outboxes}
+        versions = self._versions()
+        paths = {path for path, _ in versions.items() - self._old.items()} - pending
+        self._old |= {path: versions[path] for path in paths}
         return [Outbox(path) for path in sorted(paths, reverse=True)]
 
     def _versions(self) -> dict[Path, int]:
@@ -285,6 +296,12 @@ def restored(root: Path, model: str) -> Iterator[str]:
     key = folders.read_json(root / "models" / model / folders.MANIFEST)["info"]["run_key"]
     if not path_of(root, f"train@{model}", key).is_file():
         yield f"train@{model}"
-    evaluations = map(Outbox, outboxes(root).glob(f"evaluate@{model}-*.sqlite"))
-    if key not in [each.header.run_key for each in evaluations if each.header is not None]:
+    if not evaluations_of(root, model, key):
         yield f"evaluate@{model}"
+
+
+def evaluations_of(root: Path, model: str, run_key: str) -> list[Outbox]:
+    """Returns the outboxes of the evaluations of a training that ran here."""
+    outboxes_of_model = map(Outbox, outboxes(root).glob(f"evaluate@{model}-*.sqlite"))
+    pairs = [(outbox, outbox.header) for outbox in outboxes_of_model]
+    return [outbox for outbox, header in pairs if header and header.run_key == run_key]

@@ -8,11 +8,17 @@ from pipeline.tracking.delivery import Delivery, deliver
 from pipeline.tracking.outbox import Outbox
 from pipeline.tracking.run import end_abandoned
 from pipeline.tracking.store import Unreachable, reason_of, resolve_uri
-from quatrain.errors import DataError
+from quatrain.errors import DataError, QuatrainError
 from quatrain.storage.disk_errors import escaped
 
 FOLDERS = (".state/outbox", ".presets/*/.state/outbox", ".state/groups/*/outbox")
 REMEDY = "run `make sync` when that is mended"
+
+
+class AliasPending(QuatrainError):
+    """Says which aliases are not at a version that their baseline allows."""
+
+    exit_code = Unreachable.exit_code
 
 
 def sync(root: Path, from_start: bool = False) -> int:
@@ -21,7 +27,7 @@ def sync(root: Path, from_start: bool = False) -> int:
     Runs whose process was killed are ended. With `from_start` all is sent again.
 
     Raises:
-        Unreachable: outboxes or aliases are pending.
+        Unreachable, AliasPending: outboxes or aliases are pending.
     """
     uri = resolve_uri(root)
     # The first to send makes the run, and the last one describes it.
@@ -61,12 +67,18 @@ def set_aliases(root: Path) -> None:
 
     Raises:
         Unreachable: the store does not take them.
+        AliasPending: it has no version that a baseline allows.
     """
     folders = {"default": root} | {path.name: path for path in sorted(root.glob(".presets/*"))}
+    aliases = []
     try:
         for preset, work in folders.items():
-            for line in set_champions(root, work, preset, again=True):
-                print(line)
+            aliases += set_champions(root, work, preset, again=True)
     except Exception as error:
         reason = reason_of(error)
         raise Unreachable(f"the registry's aliases are pending: {reason}; {REMEDY}") from None
+    for alias in aliases:
+        if alias.is_set:
+            print(alias.text)
+    if pending := [alias.text for alias in aliases if not alias.is_set]:
+        raise AliasPending("; ".join(pending))

@@ -119,7 +119,7 @@ class Predecessor(Record):
     """
 
     scores: dict[str, FiniteNumber]
-    provenance: dict[str, Scalar]
+    provenance: Provenance
 
 
 class PresetBaseline(Record):

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeGuard
+from typing import Any, Literal, NamedTuple, TypeGuard, get_args
 
 from quatrain.baselines import NOTHING, Predecessor, Rule, StoredMetric, preset_of
 from quatrain.seeds import SEEDS_OF_INTERVAL
@@ -24,7 +24,9 @@ Scores = Mapping[str, float | None]
 Interval = tuple[float, float]
 
 PASSED = ("ok", "better")
-Verdict = Literal["passed", "worse", "below goal", "undecided"]
+Verdict = Literal["passed", "undecided", "below goal", "worse"]
+# From the best to the worst.
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 # Most that an interval widens a tolerance.
 WIDEST = 2.0
 # Relative error of a sum or mean of many numbers.
