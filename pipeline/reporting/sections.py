@@ -17,7 +17,7 @@ from pipeline.runtime.hints import promote_hint
 from pipeline.storage.stored_pictures import MEDIA, read_picture
 from pipeline.tracking.records import padded
 from pipeline.tracking.ui import EXPERIMENTS_PAGE
-from quatrain.baselines import Rule
+from quatrain.baselines import KEPT, Rule
 from quatrain.judgement import Judgement, Line, Scores
 from quatrain.params import Params
 from quatrain.registry import MODELS
@@ -104,7 +104,9 @@ def model_section(result: Result) -> str:
         f"{first} {baseline_origin(judgement.provenance)}",
         meanings(judgement.lines),
         render.markdown_table(head, [score_row(judgement, line) for line in judgement.lines]),
+        changes_section(judgement),
         plots_section(result.plots),
+        champions_section(judgement),
         folded("Rules and references of each score", rules_table(judgement)),
     ]
     if judgement.learner:
@@ -166,6 +168,31 @@ def baseline_origin(provenance: Mapping[str, Any]) -> str:
     learners = f"{plain(seeds)} seed{'' if seeds == 1 else 's'}"
     reason = f"; stored by force: {plain(why)}" if why else ""
     return f"Baseline: {plain(date)}, commit {plain(commit)}, {learners}{reason}."
+
+
+def changes_section(judgement: Judgement) -> str:
+    if not judgement.changes:
+        return ""
+    return f"What changed since the baseline:\n\n{render.changes(judgement)}"
+
+
+def champions_section(judgement: Judgement) -> str:
+    """Returns a table of this baseline and those that it replaced: who stored them, when, why, and
+    their first score.
+    """
+    if not judgement.history:
+        return ""
+    metric = judgement.lines[0].metric
+    entries = [
+        (judgement.provenance, judgement.lines[0].baseline),
+        *((each.provenance, each.scores.get(metric)) for each in judgement.history),
+    ]
+    rows = [
+        [*(plain(about.get(key) or "-") for key in KEPT[1:]), render.number(score)]
+        for about, score in entries
+    ]
+    head = (*KEPT[1:], plain(metric))
+    return folded(f"{len(rows)} champions, the newest first", render.markdown_table(head, rows))
 
 
 def plots_section(plots: Mapping[str, str]) -> str:

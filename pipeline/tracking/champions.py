@@ -23,6 +23,7 @@ from pipeline.tracking.registry import (
 from pipeline.tracking.store import check_reachable, database_of, open_client, resolve_uri
 from quatrain.errors import ConfigError, DataError
 from quatrain.registry import MODELS
+from quatrain.storage import folders
 from quatrain.storage.atomic_write import write_durably
 
 CHAMPION = "champion"
@@ -61,7 +62,7 @@ def set_champions(root: Path, work: Path, preset: str, again: bool = False) -> l
     uri = resolve_uri(root)
     baselines = provenances(root, preset)
     memo = work / ".state" / MEMO
-    keys = {model: each["run_key"] for model, each in baselines.items()}
+    keys = {model: [each["run_key"], _key_of(work, model)] for model, each in baselines.items()}
     content = json.dumps([uri, keys]).encode()
     is_set = memo.is_file() and memo.read_bytes() == content
     if not keys or (is_set and not again):
@@ -75,7 +76,16 @@ def set_champions(root: Path, work: Path, preset: str, again: bool = False) -> l
         news[f"{name}@{CHAMPION}"] = set_champion(call, name, provenance, holds)
     if all(alias.is_set for alias in news.values()):
         write_durably(memo, content)
+    else:
+        memo.unlink(missing_ok=True)
     return _lines(news)
+
+
+def _key_of(work: Path, model: str) -> str:
+    """Returns the key of the run of the learner in `work`, which may have a version since."""
+    with suppress(DataError, KeyError, TypeError):
+        return str(folders.read_json(work / "models" / model / folders.MANIFEST)["info"]["run_key"])
+    return ""
 
 
 def _lines(news: Mapping[str, Alias]) -> list[Alias]:

@@ -79,7 +79,8 @@ def version_to_set(
         past = [each for each in versions if SINCE in each.tags and str(each.version) != current]
         if past:
             return max(past, key=lambda each: each.tags[SINCE])
-        reason = f"no version of {name} was champion before version {current}"
+        before = "" if current is None else f" before version {current}"
+        reason = f"no version of {name} was the champion{before}"
     elif number in numbers:
         return numbers[number]
     else:

@@ -15,7 +15,7 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 Scalar = bool | int | float | str | None
 # Keys of provenance that are kept of a predecessor.
-KEPT = ("run_key", "commit", "date", "by", "why")
+KEPT = ("run_key", "date", "by", "commit", "why")
 # Predecessors that a baseline keeps.
 MOST_KEPT = 20
 

@@ -120,6 +120,7 @@ def test_the_gates_exit_code_is_the_answer_and_it_says_where_results_are(
         "runs     `make ui`, then "
         "http://127.0.0.1:5000/#/experiments?workflowType=machine_learning\n\nmodel  "
     )
+    assert dvc.reports == []
     assert out.endswith(f"passed; {metrics} metrics of preset default hold their baselines\n")
     assert dvc.aliases == [(checkout, "default")]
 
@@ -127,18 +128,19 @@ def test_the_gates_exit_code_is_the_answer_and_it_says_where_results_are(
     assert main(["repro", "allo"]) == 4
     out, err = capsys.readouterr()
     assert "gate: allo: worse: cosine_mean 0.5 is 0.495 worse than baseline 0.995" in err
-    assert "scores, plots   reports/allo\n" in out
+    assert "\ncommit   git add reports  (`make back` drops what is not committed)\n" in out
+    assert dvc.reports == [checkout]
 
     assert main(["repro", "--preset", "smoke"]) == 4
     out, err = capsys.readouterr()
     why = "allo was not evaluated yet; run `make repro PRESET=smoke MODELS=allo` [exit 4]"
     assert f"gate: allo: missing: {why}" in err
     assert "report   .presets/smoke/reports/report.html" in out
-    assert not dvc.reports
+    assert dvc.reports == [checkout]
 
     assert main(["repro", "--preset", "smoke", "allo", "iqn"]) == 4
     assert "report   .presets/smoke/reports/report.html" in capsys.readouterr().out
-    assert dvc.reports == [checkout / ".presets" / "smoke"]
+    assert dvc.reports == [checkout, checkout / ".presets" / "smoke"]
     places = [checkout, checkout, *2 * [checkout / ".presets" / "smoke"]]
     some = ("repro", "evaluate@allo", "evaluate@iqn")
     arguments = [("repro",), ("repro", "evaluate@allo"), ("repro",), some]

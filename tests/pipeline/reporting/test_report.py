@@ -1,6 +1,7 @@
 """Tests the report: the verdict first, everything else below it."""
 
 import re
+import shutil
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from pipeline.judging.gate import rules_of
+from pipeline.judging.promotion import promote
 from pipeline.judging.scores import NotFresh
 from pipeline.reporting import scores_page, sections
 from pipeline.reporting.marks import mark
@@ -64,7 +66,7 @@ def test_the_verdict_comes_first_then_a_row_per_model(space: Workspace):
     space.score(cosine_mean=1.02, cosine_min=0.5)
     broken = page(space)
     assert broken.startswith(
-        f"# Broken: preset default\n\n**Broken**: 1 of {count} scores.\n\n"
+        f"# Worse: preset default\n\n**Worse**: 1 of {count} scores.\n\n"
         "* **allo**: cosine_min 0.5 is 0.48 worse than baseline 0.98 "
         "(higher is better, tolerance 0.03)\n\n| model |"
     )
@@ -116,6 +118,26 @@ def test_scores_are_shown_without_a_baseline_but_not_if_they_are_stale(space: Wo
     assert row(text, "-") == ["-", "-", "-", "-", "**missing**"]
     assert "All scores of allo" not in text
     assert "All scores of iqn" in text
+
+
+def test_a_model_that_is_not_here_has_the_commits_scores(space: Workspace):
+    shutil.rmtree(space.weights)
+    text = page(space)
+    assert text.startswith("# Passed: preset default\n")
+    assert row(text, "cosine_mean")[-1] == "ok"
+    assert "What changed since the baseline" not in section(text)
+
+
+def test_a_section_says_what_changed_and_which_champions_there_were(space: Workspace):
+    assert "What changed since the baseline:\n\n* nothing that is recorded" in section(page(space))
+    assert "champions" not in section(page(space))
+    space.score(cosine_mean=0.999)
+    promote(space.root, space.root, ["allo"], read_params(space.root), None)
+    text = section(page(space))
+    assert "<summary>2 champions, the newest first</summary>" in text
+    assert re.findall(r"^\| (2\S+) \| .* \| (\S+) \|$", text, re.MULTILINE)[1:] == [
+        ("2026-01-02", "0.9950")
+    ]
 
 
 def test_a_presets_report_has_the_models_that_were_evaluated(space: Workspace):

@@ -3,10 +3,8 @@
 from pathlib import Path
 
 import pytest
-from ruamel.yaml import YAML
 
 from pipeline.tracking import origin
-from quatrain.presets import parse
 from tests.pipeline.fixture_types import Patch
 from tests.pipeline.small_checkout import git
 
@@ -44,36 +42,6 @@ def edit(path: Path, before: str, after: str) -> None:
 
 def described(root: Path, preset: str = "default", model: str | None = "allo") -> str:
     return origin.changes(root, preset, model)
-
-
-def test_params_of_the_commit_are_said_to_be_that(commit: Path):
-    assert described(commit) == "Params: those of the commit's params.yaml."
-    edit(commit / "params.yaml", "steps: 500", "steps: 501")
-    assert described(commit) == "Params: those of the commit's params.yaml.", "it is iqn's"
-    title = "Params changed from the commit's params.yaml:"
-    assert described(commit, model=None) == f"{title}\n\n* `iqn.train.steps`: 500 -> 501"
-
-
-def test_changed_params_stand_beside_those_of_the_commit_and_its_preset(commit: Path):
-    edit(commit / "params.yaml", "steps: 2000", "steps: 100, tried: true")
-    assert described(commit).splitlines()[2:] == [
-        "* `allo.train.steps`: 2000 -> 100",
-        "* `allo.train.tried`: absent -> True",
-    ]
-    work = commit / ".presets" / "smoke"
-    work.mkdir(parents=True)
-    smoke = parse(commit / "params.yaml") | {"preset": "smoke", "seed": 5}
-    with (work / "params.yaml").open("w") as file:
-        YAML().dump(smoke, file)
-    said = described(work, "smoke")
-    assert said.startswith("Params changed from the commit's params.yaml with presets/smoke.yaml:")
-    assert said.splitlines()[2:] == ["* `seed`: 0 -> 5", "* `allo.train.tried`: absent -> True"]
-
-
-def test_without_a_commit_nothing_is_compared(tmp_path: Path):
-    (tmp_path / "params.yaml").write_text(PARAMS)
-    why = "The params cannot be compared with a commit: fatal: not a git repository"
-    assert described(tmp_path).startswith(why)
 
 
 def test_what_the_pipeline_writes_makes_no_checkout_dirty(commit: Path):

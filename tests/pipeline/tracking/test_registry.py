@@ -1,5 +1,6 @@
 """Tests that a training becomes one registered version, and a baseline the champion."""
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -7,17 +8,29 @@ from typing import Any
 
 import pytest
 
+from pipeline.cli import main
 from pipeline.tracking import champions, registry, store
-from pipeline.tracking.champions import CHAMPION, champion_key, set_champions
+from pipeline.tracking.champions import (
+    BY,
+    CHAMPION,
+    SINCE,
+    UNTIL,
+    WHY,
+    Alias,
+    champion_key,
+    set_champions,
+)
 from pipeline.tracking.records import Record
 from pipeline.tracking.registry import CANDIDATE, RUN_KEY_TAG
-from tests.pipeline.fixture_types import Patch
-from tests.pipeline.scored_workspace import Workspace
+from quatrain.registry import MODELS
+from tests.pipeline.fixture_types import Capture, Failure, Patch
+from tests.pipeline.scored_workspace import PROVENANCE, SCORES, Workspace
 from tests.pipeline.small_project import NOBODY
 
 NAME = "quatrain-allo"
 EXPERIMENT = "1"
-IS_SET = ["quatrain-allo@champion: version 1, run k1"]
+IS_SET = [Alias("quatrain-allo@champion: version 1, run k1")]
+KEYS = {"allo": "k1", "iqn": "k8", "actor_critic": "k9"}
 
 
 @pytest.fixture
@@ -123,18 +136,21 @@ def root(tmp_path: Path, uri: str, monkeypatch: Patch) -> Path:
 
 
 @pytest.fixture
-def ask(root: Path, monkeypatch: Patch) -> Callable[..., list[str]]:
-    """Sets the champion of one model, whose candidates are runs with these keys."""
+def ask(root: Path, monkeypatch: Patch) -> Callable[..., list[Alias]]:
+    """Sets the champion of one model with a baseline; versions with these keys `hold` it."""
 
-    def ask(*keys: str, again: bool = False) -> list[str]:
-        monkeypatch.setattr(champions, "champions", lambda *_: {NAME: [*keys]})
+    def ask(key: str, *hold: str, again: bool = False) -> list[Alias]:
+        baseline = {"run_key": key, "by": "ann", "why": f"why of {key}"}
+        monkeypatch.setattr(champions, "provenances", lambda *_: {"allo": baseline})
+        holding = lambda *_: lambda version: version.tags[RUN_KEY_TAG] in hold  # noqa: E731
+        monkeypatch.setattr(champions, "_holding", holding)
         return set_champions(root, root, "default", again)
 
     return ask
 
 
 def test_the_champion_is_the_version_of_the_baselines_run_and_moves_with_it(
-    ask: Callable[..., list[str]],
+    ask: Callable[..., list[Alias]],
     call: registry.Call,
     train: Callable[..., str],
     monkeypatch: Patch,
@@ -145,36 +161,55 @@ def test_the_champion_is_the_version_of_the_baselines_run_and_moves_with_it(
     with monkeypatch.context() as patch:
         patch.setattr(champions, "open_client", lambda _: pytest.fail("asked"))
         assert ask("k1") == []
-    moved = ["quatrain-allo@champion: version 2, run k2"]
+    moved = [Alias("quatrain-allo@champion: version 2, run k2, in place of version 1")]
     assert ask("k2") == moved
     assert (version_of(call, CHAMPION), version_of(call, CANDIDATE)) == ("2", "2")
+    tags = {int(each.version): each.tags for each in registry.versions_of(call, NAME)}
+    assert (tags[2][BY], tags[2][WHY], UNTIL in tags[2]) == ("ann", "why of k2", False)
+    assert tags[1][SINCE] <= tags[1][UNTIL] == tags[2][SINCE]
     call("delete_registered_model_alias", NAME, CHAMPION)
-    assert (ask("k2"), ask("k2", again=True), ask("k2", again=True)) == ([], moved, [])
+    is_set = [Alias("quatrain-allo@champion: version 2, run k2")]
+    assert (ask("k2"), ask("k2", again=True), ask("k2", again=True)) == ([], is_set, [])
 
 
-def test_a_run_without_a_version_is_said_and_the_learner_here_is_the_first_champion(
-    ask: Callable[..., list[str]], train: Callable[..., str]
+def test_the_first_champion_of_a_store_is_the_newest_that_holds_the_baseline(
+    ask: Callable[..., list[Alias]], train: Callable[..., str]
 ):
-    absent = "quatrain-allo@champion: run k9 has no version in this store"
-    assert ask("k9") == ask("k9", "k1") == [absent]
+    assert ask("k9") == [Alias("quatrain-allo: no version in this store")]
+    train("k1")
+    absent = "its baseline's run k9 has no version in this store"
+    none = f"quatrain-allo@champion: none: {absent}, and no other version holds the baseline"
+    assert ask("k9", again=True) == ask("k9") == [Alias(none, is_set=False)]
+    train("k2")
+    assert ask("k9", "k1") == IS_SET
+    stays = f"quatrain-allo@champion: version 1 stays, which holds the baseline; {absent}"
+    assert ask("k9", "k1", "k2", again=True) == [Alias(stays)]
+
+
+def test_a_champion_that_breaks_the_baseline_is_no_answer(
+    ask: Callable[..., list[Alias]], call: registry.Call, train: Callable[..., str]
+):
     train("k1")
     train("k2")
-    assert ask("k9", "k1", again=True) == IS_SET
-    assert ask("k9", "k2") == [f"{absent}; version 1 stays"]
+    ask("k1")
+    (alias,) = ask("k9", "k2")
+    assert alias.text.startswith("quatrain-allo@champion: version 1 breaks the baseline, and stays")
+    assert not alias.is_set
+    assert version_of(call, CHAMPION) == "1"
 
 
 def test_models_that_were_never_trained_here_share_a_line(
     root: Path, train: Callable[..., str], monkeypatch: Patch
 ):
     train("k1")
-    keys = {NAME: ["k1"], "quatrain-iqn": ["k8"], "quatrain-actor_critic": ["k9"]}
-    monkeypatch.setattr(champions, "champions", lambda *_: keys)
-    absent = "quatrain-iqn, quatrain-actor_critic: the runs of their baselines have no version in"
-    assert set_champions(root, root, "default") == [*IS_SET, f"{absent} this store"]
+    baselines = {model: {"run_key": key} for model, key in KEYS.items()}
+    monkeypatch.setattr(champions, "provenances", lambda *_: baselines)
+    absent = Alias("quatrain-iqn, quatrain-actor_critic: no version in this store")
+    assert set_champions(root, root, "default") == [*IS_SET, absent]
 
 
 def test_a_damaged_memo_is_ignored_and_one_of_another_store(
-    ask: Callable[..., list[str]], root: Path, train: Callable[..., str], monkeypatch: Patch
+    ask: Callable[..., list[Alias]], root: Path, train: Callable[..., str], monkeypatch: Patch
 ):
     train("k1")
     (root / ".state").mkdir()
@@ -186,37 +221,103 @@ def test_a_damaged_memo_is_ignored_and_one_of_another_store(
 
 
 def test_the_key_of_the_champion_is_the_store_s_or_else_the_baseline_s(
-    ask: Callable[..., list[str]],
-    root: Path,
-    scored: Path,
-    train: Callable[..., str],
-    monkeypatch: Patch,
+    root: Path, scored: Path, call: registry.Call, train: Callable[..., str], monkeypatch: Patch
 ):
     key = lambda: champion_key(root, "allo", "default")  # noqa: E731
     assert key() == ""
     shutil.copytree(scored, root, dirs_exist_ok=True)
     assert key() == "0" * 64
     train("k1")
-    ask("k1")
+    call("set_registered_model_alias", NAME, CHAMPION, "1")
     assert key() == "k1"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///none.db")
     assert key() == "0" * 64
 
 
-def test_a_baseline_names_the_run_of_its_champion(space: Workspace, tmp_path: Path):
-    assert champions.champions(tmp_path / "none", tmp_path / "none", "default") == {}
-    of_baseline, here = "0" * 64, "a" * 64
-    keys = lambda preset="default": champions.champions(tmp_path, tmp_path, preset)  # noqa: E731
-    assert keys()[NAME] == [of_baseline, here]
-    # A run that broke its baseline is none, nor a model trained after its evaluation.
-    for change in (lambda: space.score(cosine_mean=0.5), lambda: space.train("b" * 64)):
-        change()
-        assert keys()[NAME] == [of_baseline]
-        space.score()
-    content = space.baseline()
-    content["presets"]["paper"] = content["presets"]["default"]
-    space.edit_baseline(content)  # the scores are not those of paper
-    assert keys("paper") == {"quatrain-allo-paper": [of_baseline]}
+def test_a_damaged_baseline_has_no_champion(space: Workspace):
+    assert champions.provenances(space.root, "default")["allo"]["run_key"] == "0" * 64
+    assert champions.provenances(space.root, "paper") == {}
     space.edit_baseline("{")
-    assert NAME not in keys()
-    assert "quatrain-iqn" in keys()
+    assert champions.provenances(space.root, "default").keys() == MODELS.keys() - {"allo"}
+
+
+# Rollback.
+
+
+class Store:
+    """A store with three versions of allo, whose runs were evaluated, and a checkout."""
+
+    def __init__(self, call: registry.Call, train: Callable[..., str], space: Workspace) -> None:
+        self.call, self.space = call, space
+        for number, score in enumerate((0.999, 0.998, 0.5), 1):
+            run_id = train(f"k{number}")
+            scores = {**SCORES["allo"], "cosine_mean": score}
+            files = {"scores": scores, "provenance": {**PROVENANCE, "run_key": f"k{number}"}}
+            for name, content in files.items():
+                file = space.root / f"{name}.json"
+                file.write_text(json.dumps(content))
+                call("log_artifact", run_id, str(file), "evaluation")
+
+    def champion(self) -> str | None:
+        return version_of(self.call, CHAMPION)
+
+    def promote(self, number: int) -> None:
+        """As if the run of a version had been promoted."""
+        content = self.space.baseline()
+        content["presets"]["default"]["provenance"]["run_key"] = f"k{number}"
+        self.space.edit_baseline(content)
+        set_champions(self.space.root, self.space.root, "default", again=True)
+
+
+@pytest.fixture
+def versions(
+    call: registry.Call, train: Callable[..., str], space: Workspace, uri: str, monkeypatch: Patch
+) -> Store:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    return Store(call, train, space)
+
+
+def test_a_rollback_restores_the_champion_before_with_its_scores_as_baseline(
+    versions: Store, capsys: Capture
+):
+    versions.promote(2)
+    versions.promote(3)
+    assert versions.champion() == "3"
+    assert main(["rollback", "allo", "--why", "3 fails on site"]) == 0
+    assert versions.champion() == "2"
+    assert versions.space.metrics()["cosine_mean"]["value"] == 0.998
+    entry = versions.space.baseline()["presets"]["default"]
+    assert (entry["provenance"]["run_key"], entry["provenance"]["why"]) == ("k2", "3 fails on site")
+    assert [each["provenance"]["run_key"] for each in entry["history"]] == ["k3"]
+    assert capsys.readouterr().out.startswith(
+        "baselines/allo.json: preset default now holds the scores of version 2\n"
+        "quatrain-allo@champion: version 2, run k2, in place of version 3\n"
+    )
+    assert main(["rollback", "allo", "--version", "1"]) == 0
+    assert versions.champion() == "1"
+
+
+def test_a_store_without_the_baselines_run_has_a_first_champion_and_rolls_back(versions: Store):
+    """As on a machine that never had the author's runs."""
+    root = versions.space.root
+    set_champions(root, root, "default")
+    assert versions.champion() == "2"  # version 3 breaks the baseline
+    assert main(["rollback", "allo", "--version", "1"]) == 0
+    assert versions.champion() == "1"
+    assert main(["rollback", "allo"]) == 0
+    assert versions.champion() == "2"
+
+
+def test_a_version_that_cannot_be_set_changes_nothing(
+    versions: Store, failure: Failure, train: Callable[..., str]
+):
+    before = versions.space.stored.read_bytes()
+    why = "rollback: no version of quatrain-allo was the champion in this store"
+    assert failure(main, "rollback", "allo", code=2) == f"{why}; name one by VERSION=: 3, 2, 1"
+    why = "rollback: quatrain-allo has no version 7 in this store; name one by VERSION=: 3, 2, 1"
+    assert failure(main, "rollback", "allo", "--version", "7", code=2) == why
+    train("k4")
+    why = "rollback: version 4 of quatrain-allo: its run has no record of an evaluation"
+    assert failure(main, "rollback", "allo", "--version", "4", code=3).startswith(why)
+    assert versions.space.stored.read_bytes() == before
+    assert versions.champion() is None

@@ -8,6 +8,7 @@ import pytest
 
 from pipeline.cli import main
 from pipeline.tracking import delivery, sync
+from pipeline.tracking.champions import Alias
 from pipeline.tracking.outbox import Outbox
 from tests.pipeline.faulty_server import faulty
 from tests.pipeline.fixture_types import Capture, Patch
@@ -101,8 +102,14 @@ def test_aliases_that_cannot_move_are_told(tmp_path: Path, monkeypatch: Patch, c
     (tmp_path / "baselines" / "allo.json").write_text(json.dumps(baseline))
     (tmp_path / ".presets" / "smoke").mkdir(parents=True)
     assert main(["sync"]) == 0
-    why = "quatrain-allo-smoke@champion: run k1 has no version in this store\n"
-    assert capsys.readouterr().out.endswith(why)
+    assert capsys.readouterr().out.endswith("quatrain-allo-smoke: no version in this store\n")
+
+    aliases = [Alias("allo: moved"), Alias("iqn: stays", is_set=False)]
+    monkeypatch.setattr(sync, "set_champions", lambda *_, **__: aliases)
+    assert main(["sync"]) == 6
+    printed = capsys.readouterr()
+    assert printed.out.endswith("\nallo: moved\nallo: moved\n")
+    assert printed.err == "sync: iqn: stays; iqn: stays [exit 6]\n"
 
     monkeypatch.setattr(sync, "set_champions", Mock(side_effect=ConnectionError))
     assert main(["sync"]) == 6
