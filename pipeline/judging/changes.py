@@ -20,7 +20,7 @@ SOURCES = ("src", "pipeline", "inputs")
 MOST_LISTED = 5
 # What provenance has beside versions of libraries.
 KNOWN = {"run_key", "commit", "date", "seeds", "code", "data", "params", *KEYS}
-UNRECORDED = "this baseline is older than the record of params, code, data and versions"
+UNRECORDED = "params, code, data, versions: unknown, for this baseline does not record them"
 SAME = "nothing that is recorded; params, code, data, versions and machine are the same"
 
 

@@ -19,7 +19,7 @@ from pipeline.runtime.processes import folder_lock
 from pipeline.storage.params_file import checkout_of
 from pipeline.tracking import registry
 from pipeline.tracking.outbox import Outbox
-from pipeline.tracking.records import Header, Point, Record, drawn_as
+from pipeline.tracking.records import VIEW, VIEW_TAG, Header, Point, Record, drawn_as
 from pipeline.tracking.store import (
     UPLOAD_RATE,
     Unreachable,
@@ -32,7 +32,7 @@ from quatrain.errors import DataError
 CHANGED_PARAMS_TAG = "quatrain.changed_params"
 PARENT_TAG = "mlflow.parentRunId"
 # Makes the UI open with runs and metrics, not with traces of language models.
-EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
+EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development", VIEW_TAG: json.dumps(VIEW)}
 # What MLflow takes in one call.
 METRICS_PER_CALL = 1000
 PARAMS_PER_CALL = 100

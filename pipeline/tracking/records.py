@@ -11,6 +11,13 @@ from pydantic import TypeAdapter
 
 # The experiment of the pipeline's runs.
 EXPERIMENT = "quatrain"
+VERDICT_TAG = "quatrain.verdict"
+SCORE_TAG = "quatrain.score"
+# Columns of the list of runs, and their widths, as MLflow's UI stores a view that is shared.
+VIEW_KEY = "quatrain"
+VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"
+COLUMNS = {f"tags.`{VERDICT_TAG}`": 130, f"tags.`{SCORE_TAG}`": 330, "attributes.`Models`": 180}
+VIEW = {"selectedColumns": [*COLUMNS], "columnOrder": [*COLUMNS], "columnWidths": COLUMNS}
 # Metrics of a training, all of which history.csv has; MLflow draws some of them.
 HISTORY = "train/"
 # What MLflow draws beside them: the lowest and the highest learner.

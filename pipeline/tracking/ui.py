@@ -7,7 +7,7 @@ import sys
 from contextlib import closing, suppress
 from pathlib import Path
 
-from pipeline.tracking.records import EXPERIMENT
+from pipeline.tracking.records import EXPERIMENT, VIEW_KEY, VIEW_TAG
 from pipeline.tracking.store import (
     Unreachable,
     artifacts_of,
@@ -24,7 +24,11 @@ PORT = 5000
 VIEW = "workflowType=machine_learning"
 # The list of experiments of `make ui`, which a report without a store links to.
 EXPERIMENTS_PAGE = f"http://127.0.0.1:{PORT}/#/experiments?{VIEW}"
-QUERY = "SELECT experiment_id FROM experiments WHERE name = ? AND lifecycle_stage = 'active'"
+QUERY = (
+    "SELECT experiment_id, (SELECT 1 FROM experiment_tags AS tags WHERE tags.key = ?"
+    " AND tags.experiment_id = experiments.experiment_id)"
+    " FROM experiments WHERE name = ? AND lifecycle_stage = 'active'"
+)
 SETTINGS = {
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
     "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
@@ -86,10 +90,12 @@ def runs_page(root: Path, port: int = PORT) -> str:
     uri = resolve_uri(root)
     if is_server(uri):
         return f"{uri.rstrip('/')}/#/experiments?{VIEW}"
-    runs = ""
+    runs, view = "", VIEW
     if file := database_of(uri):
         # Read without mlflow, which takes seconds to import. There may be no store, or no run.
         place = f"{file.as_uri()}?mode=ro"
         with suppress(sqlite3.Error, TypeError), closing(sqlite3.connect(place, uri=True)) as store:
-            runs = f"/{store.execute(QUERY, (EXPERIMENT,)).fetchone()[0]}/runs"
-    return f"http://127.0.0.1:{port}/#/experiments{runs}?{VIEW}"
+            experiment, has_view = store.execute(QUERY, (VIEW_TAG, EXPERIMENT)).fetchone()
+            runs = f"/{experiment}/runs"
+            view += f"&viewStateShareKey={VIEW_KEY}" if has_view else ""
+    return f"http://127.0.0.1:{port}/#/experiments{runs}?{view}"

@@ -7,12 +7,11 @@ from pathlib import Path
 from pipeline.judging import render
 from pipeline.tracking.origin import DESCRIPTION_TAG
 from pipeline.tracking.outbox import Outbox
+from pipeline.tracking.records import SCORE_TAG, VERDICT_TAG
 from pipeline.tracking.registry import registered_name
 from pipeline.tracking.run import evaluations_of, path_of
 from quatrain.judgement import Judgement
 
-VERDICT_TAG = "quatrain.verdict"
-SCORE_TAG = "quatrain.score"
 NAME_TAG = "mlflow.runName"
 
 
@@ -68,12 +67,12 @@ def tags_of(name: str, judgements: Sequence[Judgement]) -> dict[str, str]:
         render.changes_of_all(judgements),
     ]
     return {
-        NAME_TAG: name if verdict == "passed" else f"{name}: {verdict}",
+        NAME_TAG: name if verdict == "passed" else f"{verdict}: {name}",
         DESCRIPTION_TAG: "\n\n".join(filter(None, parts)),
     }
 
 
 def headline(judgement: Judgement) -> str:
-    """Returns the first score that is judged: `cosine_mean 0.9993`."""
+    """Returns the first score that is judged, `cosine_mean 0.9993`, or why there is none."""
     line = judgement.lines[0]
-    return f"{line.metric} {render.number(line.value)}"
+    return line.status if line.value is None else f"{line.metric} {render.number(line.value)}"

@@ -10,6 +10,7 @@ from pipeline.runtime import console
 from pipeline.runtime.errors import CommandFailed
 from pipeline.runtime.processes import folder_lock
 from pipeline.tracking.origin import DESCRIPTION_TAG
+from pipeline.tracking.records import VERDICT_TAG
 from pipeline.trials import compare_page, engine
 from pipeline.trials.engine import Place
 from pipeline.trials.group import Group
@@ -21,7 +22,6 @@ from quatrain.registry import load
 from quatrain.storage import folders, history
 
 COMPARE_TAG = "quatrain.compare"
-VERDICT_TAG = "quatrain.verdict"
 UNWANTED = 4
 
 

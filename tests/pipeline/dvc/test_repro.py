@@ -1,6 +1,7 @@
 """What `make repro` does around dvc: locks of killed runs, signals, the gate last."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from quatrain.presets import parse
 from quatrain.registry import MODELS
 from tests.pipeline.fixture_types import Capture, Failure, Patch
 from tests.pipeline.scored_workspace import Workspace
+from tests.pipeline.small_checkout import git
 
 
 class StandIn:
@@ -26,6 +28,8 @@ class StandIn:
 
     def __init__(self, patch: Patch) -> None:
         self.code = 0
+        # Folders that the next dvc removes.
+        self.removes: list[Path] = []
         self.calls, self.aliases, self.reports = list[Any](), list[Any](), list[Any]()
         patch.setattr(repro, "dvc", self.dvc)
         patch.setattr(repro, "write_report", lambda work, _: self.reports.append(work))
@@ -35,6 +39,8 @@ class StandIn:
 
     def dvc(self, work: Path, _variables: Any, *arguments: str) -> int:
         self.calls.append((work, arguments))
+        while self.removes:
+            shutil.rmtree(self.removes.pop())
         return self.code
 
     def set_champions(self, _root: Path, work: Path, preset: str) -> list[str]:
@@ -245,3 +251,27 @@ def test_a_changed_environment_of_a_user_runs_all_stages_of_its_model(
     assert called() == [("repro", "--force", "evaluate@allo")]
     space.train("a" * 64)
     assert called() == []
+
+
+def test_back_restores_the_commit_keeps_a_patch_and_makes_what_no_cache_has(
+    checkout: Path, dvc: StandIn, capsys: Capture
+):
+    params = checkout / "params.yaml"
+    before = params.read_text()
+    params.write_text(before.replace("seed: 0", "seed: 7", 1))
+    Workspace(checkout).score(cosine_mean=0.5)
+    shutil.rmtree(checkout / "models" / "iqn")
+    assert main(["back"]) == 0
+    assert params.read_text() == before
+    assert git(checkout, "status", "--porcelain", "--", "params.yaml", "reports") == ""
+    kept, restored, *_ = capsys.readouterr().out.splitlines()
+    assert restored.startswith("back: dvc.lock, params.yaml, reports are those of commit ")
+    git(checkout, "apply", kept.partition("`git apply ")[2].partition(" &&")[0])
+    assert "seed: 7" in params.read_text()
+    options = ("checkout", "--quiet", "--force", "--allow-missing")
+    assert dvc.calls == [(checkout, options)]
+
+    dvc.removes = [checkout / "models" / "allo"]
+    assert main(["back"]) == 4
+    assert "back: no cache here has the commit's allo: made again\n" in capsys.readouterr().out
+    assert dvc.calls[2:] == [(checkout, ("repro", "evaluate@allo"))]

@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import urllib.request
@@ -23,7 +24,8 @@ from tests.pipeline.recorded_runs import deliver, recorded, until
 from tests.pipeline.small_project import NOBODY
 
 VIEW = "?workflowType=machine_learning"
-PAGE = rf"MLflow UI: (http://127\.0\.0\.1:(\d+)/#/experiments/1/runs{re.escape(VIEW)}) "
+COLUMNS = "&viewStateShareKey=quatrain"
+PAGE = rf"MLflow UI: (http://127\.0\.0\.1:(\d+)/#/experiments/1/runs{re.escape(VIEW + COLUMNS)}) "
 
 
 @pytest.fixture
@@ -94,6 +96,10 @@ def test_a_port_in_use_is_one_line(folder: Path, failure: Failure):
 
 
 def test_the_page_has_the_id_that_the_store_gave_or_none(folder: Path, monkeypatch: Patch):
+    assert runs_page(folder) == f"http://127.0.0.1:5000/#/experiments/1/runs{VIEW}{COLUMNS}"
+    with closing(sqlite3.connect(folder / "mlflow.db")) as database:
+        database.execute("DELETE FROM experiment_tags")
+        database.commit()
     assert runs_page(folder) == f"http://127.0.0.1:5000/#/experiments/1/runs{VIEW}"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder}/none.db")
     assert runs_page(folder, 5001) == f"http://127.0.0.1:5001/#/experiments{VIEW}"

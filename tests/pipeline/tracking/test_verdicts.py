@@ -9,14 +9,9 @@ from pipeline.judging.gate import judge
 from pipeline.storage.params_file import read_params
 from pipeline.tracking.origin import DESCRIPTION_TAG
 from pipeline.tracking.outbox import Outbox
+from pipeline.tracking.records import SCORE_TAG, VERDICT_TAG
 from pipeline.tracking.run import path_of
-from pipeline.tracking.verdicts import (
-    NAME_TAG,
-    SCORE_TAG,
-    VERDICT_TAG,
-    record_verdicts,
-    tags_of_all,
-)
+from pipeline.tracking.verdicts import NAME_TAG, record_verdicts, tags_of_all
 from quatrain.judgement import Judgement
 from tests.pipeline.recorded_runs import header
 from tests.pipeline.scored_workspace import Workspace
@@ -49,7 +44,7 @@ def test_a_broken_run_is_named_so_until_it_passes(space: Workspace, evaluation: 
     short = {VERDICT_TAG: "worse", SCORE_TAG: "cosine_mean 0.5000"}
     recorded = tags(evaluation)
     assert short.items() <= recorded.items()
-    assert recorded[NAME_TAG] == "train@allo of today: worse"
+    assert recorded[NAME_TAG] == "worse: train@allo of today"
     assert "**Worse**: 1 of 3 scores." in recorded[DESCRIPTION_TAG]
     assert "* nothing that is recorded" in recorded[DESCRIPTION_TAG]
     version = evaluation.record("version")
@@ -72,4 +67,4 @@ def test_the_run_of_a_pipeline_has_the_worst_verdict(space: Workspace):
     recorded = tags_of_all("default", [good, judged(space)._replace(model="iqn")])
     assert recorded[VERDICT_TAG] == "worse"
     assert recorded[SCORE_TAG] == "allo cosine_mean 0.9950, iqn cosine_mean 0.5000"
-    assert recorded[NAME_TAG] == "default: worse"
+    assert recorded[NAME_TAG] == "worse: default"
