@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from pipeline.dvc.brief import VERBOSE_VARIABLE, VERBS
 from pipeline.dvc.workspace import alone, drop_rwlock, environment, prepare_workspace
 from pipeline.judging.gate import gate
 from pipeline.runtime import console
@@ -22,8 +23,7 @@ from quatrain.errors import DataError, QuatrainError
 from quatrain.registry import MODELS
 from quatrain.storage import folders
 
-DVC = (sys.executable, "-m", "dvc")
-VERBS = ("collect", "train", "evaluate")
+DVC = (sys.executable, "-m", "pipeline.dvc.brief")
 
 Variables = Mapping[str, str]
 
@@ -32,9 +32,13 @@ def dvc(work: Path, variables: Variables, *arguments: str) -> int:
     return wait_for_child(subprocess.Popen([*DVC, *arguments], cwd=work, env=variables))
 
 
-def run(root: Path, preset: str, models: Sequence[str], jobs: int = 1) -> int:
+def run(
+    root: Path, preset: str, models: Sequence[str], jobs: int = 1, verbose: bool = False
+) -> int:
     """Runs what is out of date in the preset's workspace, then the gate; returns the exit code of
     the first that failed. Works on `jobs` models at a time.
+
+    verbose: whether DVC prints all that it has to say.
 
     Raises:
         LockHeld: another process runs this preset.
@@ -45,6 +49,8 @@ def run(root: Path, preset: str, models: Sequence[str], jobs: int = 1) -> int:
         drop_rwlock(work)
         with courier(root, work) as delivered:
             variables = environment(root, work) | delivered
+            if verbose:
+                variables[VERBOSE_VARIABLE] = "1"
             code = rerun(work, variables, models) or reproduce(work, variables, models, jobs)
             if not code and work != root and not is_all(models):
                 write_report(work, variables)
@@ -83,9 +89,11 @@ def rerun(work: Path, variables: Variables, models: Sequence[str]) -> int:
 
 def reproduce(work: Path, variables: Variables, models: Sequence[str], jobs: int) -> int:
     """Runs the stages that are out of date; returns dvc's exit code."""
-    is_parallel = min(jobs, len(models)) > 1 and is_stale(work, variables, models)
-    if is_parallel and (code := run_in_parallel(work, variables, models, jobs)):
-        return code
+    if min(jobs, len(models)) > 1 and is_stale(work, variables, models):
+        code = run_in_parallel(work, variables, models, jobs)
+        if code or not is_all(models):
+            return code
+        return dvc(work, variables, "repro", "--single-item", "report")
     targets = [] if is_all(models) else [f"evaluate@{model}" for model in models]
     return dvc(work, variables, "repro", *targets)
 
