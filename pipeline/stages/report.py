@@ -1,12 +1,13 @@
 """judgements, plots and speed of all models -> reports/report.md and reports/report.html."""
 
+import time
 from pathlib import Path
 
 from pipeline.judging import render
 from pipeline.reporting.page import as_html
 from pipeline.reporting.sections import page, read_all, title_of
-from pipeline.runtime import console
 from pipeline.storage.params_file import read_params
+from pipeline.tracking.costs import table
 from pipeline.tracking.origin import changes
 from pipeline.tracking.run import Run
 from quatrain.storage import folders
@@ -17,6 +18,7 @@ def report() -> None:
     """Writes the page as Markdown for pull requests, and as one HTML file for a browser; the run of
     the pipeline gets it with the verdict.
     """
+    started = time.monotonic()
     root = Path.cwd()
     reports = root / "reports"
     params = read_params(root)
@@ -35,6 +37,9 @@ def report() -> None:
         )
         run.artifact(reports / "report.html", "report")
         scores = f"{render.summary(judgements)}\n\n{render.markdown(judgements)}"
-        run.describe(f"{scores}\n\n{changes(root, params.preset, None)}")
-    if not all(judgement.passed for judgement in judgements):
-        console.info("report: not every score holds its baseline; `make gate` says why")
+        parts = (scores, table(root, params), changes(root, params.preset, None))
+        run.describe("\n\n".join(filter(None, parts)))
+    verdict = render.verdict(judgements).lower()
+    reason = "" if verdict == "passed" else "; `make gate` says why"
+    seconds = time.monotonic() - started
+    print(f"report: reports/report.html, {verdict}{reason}, {seconds:.1f} s")
