@@ -32,8 +32,6 @@ PARENT_VARIABLE = "QUATRAIN_PARENT"
 TRIAL_VARIABLE = "QUATRAIN_TRIAL"
 # Says to a stage that its parent delivers what it records, and names that process.
 COURIER_VARIABLE = "QUATRAIN_COURIER"
-# Says to a stage how wide the terminal is that its parent shows its bar on.
-COLUMNS_VARIABLE = "QUATRAIN_COLUMNS"
 # Options of a command whose output, all of it in one stream, this process reads line by line.
 PIPED: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
 
@@ -234,7 +232,7 @@ def run_parallel(
     running: list[subprocess.Popen[bytes]] = []
     if sys.stderr.isatty():
         columns = os.get_terminal_size(sys.stderr.fileno()).columns
-        environment = {**environment, COLUMNS_VARIABLE: str(columns)}
+        environment = {**environment, console.COLUMNS_VARIABLE: str(columns - 1)}
 
     def receive(number: int, _frame: FrameType | None) -> None:
         # Ctrl-C reaches the commands through the terminal; SIGTERM is passed on.

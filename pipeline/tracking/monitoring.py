@@ -13,7 +13,6 @@ import psutil
 from tqdm import tqdm
 
 from pipeline.runtime import console
-from pipeline.runtime.processes import COLUMNS_VARIABLE
 from quatrain.progress import Progress
 
 # Lines of a whole run if stderr is not a terminal (CI, files), the last of which is that of the
@@ -94,7 +93,7 @@ def terminal_columns() -> int:
     """
     if sys.stderr.isatty():
         return os.get_terminal_size(sys.stderr.fileno()).columns
-    return int(os.environ.get(COLUMNS_VARIABLE) or 0)
+    return int(os.environ.get(console.COLUMNS_VARIABLE) or 0)
 
 
 class SystemMetrics:
