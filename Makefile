@@ -38,11 +38,15 @@ $(call read_by,VERSION,rollback)
 
 .PHONY: help setup moto cluster docs new compare sweep repro test test-full check lock schema ui experiments sync back gate promote rollback retrain verify identify grids states fields decoders results bench bench-peers profile campaign clean
 
-help:  ## this menu
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
-	@echo; echo "  variables: PRESET=$(PRESET)  MODELS='allo'  JOBS=$(JOBS)  GRIDS=$(GRIDS)  BENCH='allo iqn'  MODEL=$(MODEL)"
+# Groups of the menu: a target is in the one whose number is after its `##`.
+GROUPS := '1 first steps' '2 change and compare' '3 look' '4 baselines and the registry' '5 data of your own' '6 developing'
 
-setup: $(STAMP)  ## .venv with the locked packages, renewed when a lock file changes (PYTHON=python3.12, TORCH_INDEX=URL)
+help:  ##1 this menu
+	@for group in $(GROUPS); do echo "$${group#* }:"; \
+	  grep -hE "^[a-z-]+:.*##$${group%% *} " $(MAKEFILE_LIST) | awk -F':.*##. ' '{printf "  make %-11s  %s\n", $$1, $$2}'; done
+	@echo "variables: PRESET=$(PRESET)  MODELS='allo'  JOBS=$(JOBS)  GRIDS=$(GRIDS)  BENCH='allo iqn'  MODEL=$(MODEL)"
+
+setup: $(STAMP)  ##1 install the locked packages into .venv (PYTHON=python3.12, TORCH_INDEX=URL)
 	@$(BIN)/python requirements/install_torch.py '$(TORCH_INDEX)'
 
 # The path comes before setuptools' finder of editable packages: beside a clone named quatrain, that folder is no package.
@@ -64,48 +68,48 @@ $(STAMP): pyproject.toml .venv/.locked | same-python
 same-python:
 	@test -z "$(ASKED)" || test ! -x $(BIN)/python || test "$$($(PYTHON) -c $(PYTHON_VERSION))" = "$$($(BIN)/python -c $(PYTHON_VERSION))" || { echo "setup: .venv is of Python $$($(BIN)/python -c $(PYTHON_VERSION)), not of $(PYTHON); move it away, or use another checkout" >&2; exit 2; }
 
-moto: .venv/moto/.installed  ## an S3 server for the tests of remotes, in an environment of its own
+moto: .venv/moto/.installed  ##6 install an S3 server for the tests of remotes
 
 .venv/moto/.installed: requirements/moto.txt $(STAMP)
 	@test -x .venv/moto/bin/python || $(PYTHON) -m venv .venv/moto
 	@.venv/moto/bin/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $<
 	@touch $@
 
-cluster: .venv/.cluster  ## Ray, for `make sweep` and `make compare` on several machines (--address), and its tests
+cluster: .venv/.cluster  ##6 install Ray: sweep and compare on several machines (--address), and its tests
 
 .venv/.cluster: requirements/cluster.txt $(STAMP)
 	@$(LOCKED) -r $<
 	@touch $@
 
-compare: $(STAMP)  ## did a change help? both sides over seeds (MODEL=, ARGS='-S train.learning_rate=3e-3' or '--against HEAD~1')
+compare: $(STAMP)  ##2 did a change help? (MODEL=, ARGS='-S train.steps=2000' or '--against HEAD~1')
 	@$(BIN)/python -m pipeline compare $(MODEL) $(ARGS)
 
-sweep: $(STAMP)  ## search parameters by trials, here or (make cluster) on a Ray cluster (SWEEP=sweeps/allo_lr.yaml, ARGS='--address HOST:6379')
+sweep: $(STAMP)  ##2 search parameters by trials (SWEEP=sweeps/allo_lr.yaml, ARGS=)
 	@$(BIN)/python -m pipeline sweep $(or $(SWEEP),sweeps/allo_lr.yaml) $(ARGS)
 
 params.schema.json: src/quatrain/params.py src/quatrain/section.py src/quatrain/models/*/config.py src/quatrain/envs/*/config.py | $(STAMP)
 	@$(BIN)/python -m pipeline params schema
 
-docs: .venv/.docs  ## the documentation site, into site/ (ARGS=serve: on http://127.0.0.1:8000 while you write)
+docs: .venv/.docs  ##6 the documentation site, into site/ (ARGS=serve: while you write)
 	@$(BIN)/python -m mkdocs $(or $(ARGS),build --strict)
 
 .venv/.docs: requirements/docs.txt $(STAMP)
 	@$(LOCKED) -r $<
 	@touch $@
 
-new: $(STAMP)  ## a further model, which runs at once (NAME=my_model FRAMEWORK=jax|torch)
+new: $(STAMP)  ##6 a further model, which runs at once (NAME=my_model FRAMEWORK=jax|torch)
 	@$(BIN)/python -m pipeline new $(NAME) --framework $(or $(FRAMEWORK),jax)
 
-repro: $(STAMP) params.schema.json  ## collect, train, evaluate, report, compare with baselines (PRESET=, MODELS=, JOBS=)
-	@$(BIN)/python -m pipeline repro --preset $(PRESET) --jobs $(JOBS) $(MODELS)
+repro: $(STAMP) params.schema.json  ##1 collect, train, evaluate, report, judge (PRESET=, MODELS=, JOBS=, ARGS=-v)
+	@$(BIN)/python -m pipeline repro --preset $(PRESET) --jobs $(JOBS) $(MODELS) $(ARGS)
 
-test: $(STAMP) cluster  ## the quick tests, before each commit (ARGS='-m slow': those that train for minutes)
+test: $(STAMP) cluster  ##6 the quick tests, before each commit (ARGS='-m slow': those that train)
 	@$(if $(ARGS),,$(QUICK)) $(BIN)/python -m pytest $(or $(ARGS),$(PARALLEL) -m 'not full and not slow')
 
-test-full: $(STAMP) moto cluster .venv/.docs  ## what CI runs: with servers, kills, remotes and clones, too
+test-full: $(STAMP) moto cluster .venv/.docs  ##6 what CI runs: with servers, kills, remotes and clones, too
 	@$(QUICK) $(BIN)/python -m pytest $(PARALLEL) -m 'not slow' $(ARGS)
 
-check: $(STAMP) cluster  ## lint (Python, Dockerfile, shell, workflows), types, import contracts, code lines by folder
+check: $(STAMP) cluster  ##6 lint, types, import contracts, code lines by folder
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
@@ -116,57 +120,57 @@ check: $(STAMP) cluster  ## lint (Python, Dockerfile, shell, workflows), types, 
 	@$(BIN)/zizmor --offline --quiet .github/workflows
 	@if command -v actionlint >/dev/null; then actionlint; else echo "actionlint is not installed: .github/workflows/ci.yml runs it"; fi
 
-lock: $(STAMP)  ## write requirements/*.txt from pyproject.toml and *.in; versions stay (ARGS=--upgrade, ARGS='--upgrade-package jax')
+lock: $(STAMP)  ##6 write requirements/*.txt anew; versions stay (ARGS='--upgrade-package jax')
 	@$(BIN)/python requirements/make_lock.py $(ARGS)
 
-schema: params.schema.json  ## what editors complete and check params.yaml by; make repro writes it, too
+schema: params.schema.json  ##2 what editors complete and check params.yaml by; make repro writes it, too
 
-ui: $(STAMP)  ## the MLflow UI: prints the address of its page of runs (PORT=)
+ui: $(STAMP)  ##3 the MLflow UI: prints the address of its page of runs (PORT=)
 	@exec $(BIN)/python -m pipeline ui $(if $(PORT),--port $(PORT))
 
-experiments: $(STAMP)  ## experiments of `dvc exp run` side by side: the scores and params that differ
+experiments: $(STAMP)  ##2 experiments of `dvc exp run`: the scores and params that differ
 	@$(BIN)/dvc exp show --only-changed --drop '.*/' $(ARGS)
 
-sync: $(STAMP)  ## deliver pending metrics and files, set the aliases (ARGS=--from-start: send all anew)
+sync: $(STAMP)  ##4 deliver pending metrics and files, set the aliases (ARGS=--from-start)
 	@$(BIN)/python -m pipeline sync $(ARGS)
 
-back: $(STAMP)  ## restore params, lock, reports and models of the last commit; what no cache has is made again (JOBS=)
+back: $(STAMP)  ##2 go back to the last commit: its params, lock, reports and models
 	@$(BIN)/python -m pipeline back --jobs $(JOBS) $(ARGS)
 
-gate: $(STAMP)  ## compare the current scores with the baselines; fails if one is broken (PRESET=, MODELS=, ARGS=--page: table of README.md)
+gate: $(STAMP)  ##4 compare scores with baselines (PRESET=, MODELS=, ARGS=--page: README.md's table)
 	@$(BIN)/python -m pipeline gate --preset $(PRESET) $(MODELS) $(ARGS)
 
-promote: $(STAMP)  ## store the current scores as the baseline; runs nothing (PRESET=, MODELS=, ARGS="--force --why '...'")
+promote: $(STAMP)  ##4 store the scores as baseline (PRESET=, MODELS=, ARGS="--force --why '...'")
 	@$(BIN)/python -m pipeline promote --preset $(PRESET) $(MODELS) $(ARGS)
 
-rollback: $(STAMP)  ## make an earlier version of a model the champion, with its baseline (MODEL=, VERSION=, PRESET=)
+rollback: $(STAMP)  ##4 make an earlier version the champion, with its baseline (MODEL=, VERSION=)
 	@$(if $(call given,MODEL),,$(error rollback: name the model: make rollback MODEL=allo))$(BIN)/python -m pipeline rollback --preset $(PRESET) $(if $(call given,VERSION),--version $(VERSION)) $(MODEL) $(ARGS)
 
-retrain: $(STAMP)  ## fetch, repro in a copy, compare; propose what passed as a branch (ARGS='--push --seed new')
+retrain: $(STAMP)  ##4 run the commit again, propose what passed as a branch (ARGS='--push --seed new')
 	@$(BIN)/python -m pipeline retrain --preset $(PRESET) --jobs $(JOBS) $(ARGS)
 
-verify: $(STAMP)  ## hash cache and outs again and compare with dvc.lock
+verify: $(STAMP)  ##4 hash cache and outs again and compare with dvc.lock
 	@$(BIN)/python -m pipeline verify
 
-grids: $(STAMP)  ## allo on every map of a folder with one preset (GRIDS=FOLDER or catalogue, PRESET=large, ARGS='--seeds 4')
+grids: $(STAMP)  ##5 allo on every map of a folder (GRIDS=FOLDER, PRESET=large, ARGS='--seeds 4')
 	@$(BIN)/python -m pipeline grids $(GRIDS) --preset $(if $(filter default,$(PRESET)),large,$(PRESET)) $(ARGS)
 
-states: $(STAMP)  ## allo on maps of 1,000 to 60,000 states: cost of each stage, and cosine (ARGS="'hall, 1,000' --steps 1000")
+states: $(STAMP)  ##6 allo on maps of 1,000 to 60,000 states: cost and cosine (ARGS=)
 	@$(BIN)/python -m pipeline states $(ARGS)
 
-fields: $(STAMP)  ## active_dynamics on the built-in fields with 2000 transitions: errors of three exploration policies (ARGS='--fields duffing')
+fields: $(STAMP)  ##6 active_dynamics on each built-in field (ARGS='--fields duffing')
 	@$(BIN)/python -m pipeline fields $(ARGS)
 
-decoders: $(STAMP)  ## active_dynamics' seq_vae with each decoder: errors of planned and random actions (ARGS='--decoders mlp')
+decoders: $(STAMP)  ##6 active_dynamics' seq_vae with each decoder (ARGS='--decoders mlp')
 	@$(BIN)/python -m pipeline decoders $(ARGS)
 
-results: $(STAMP)  ## the default scores with five seeds, into docs/results.md, in about ten minutes (MODELS=, ARGS=)
+results: $(STAMP)  ##6 the default scores with five seeds, into docs/results.md, ten minutes (MODELS=)
 	@$(BIN)/python -m pipeline results $(MODELS) $(ARGS)
 
-bench: $(STAMP)  ## speed against the original programs and what was proposed for them, in 5 minutes (BENCH='allo iqn', ARGS=--compare; BENCH=loop: all around learning, in 20; BENCH=environments: those of others, in hours)
+bench: $(STAMP)  ##6 speed beside the original programs, 5 minutes (BENCH='allo iqn' | loop, ARGS=)
 	@$(BIN)/python -m benchmarks.run $(BENCH) $(ARGS)
 
-bench-peers: $(STAMP) .bench/peers/.installed  ## speed against other libraries, which it installs into .bench/peers
+bench-peers: $(STAMP) .bench/peers/.installed  ##6 speed beside other libraries, which it installs into .bench/peers
 	@$(BIN)/python -m benchmarks.run peers $(ARGS)
 
 .bench/peers/.installed: requirements/peers.txt
@@ -176,15 +180,15 @@ bench-peers: $(STAMP) .bench/peers/.installed  ## speed against other libraries,
 	@.bench/peers/bin/python requirements/install_torch.py '$(TORCH_INDEX)'
 	@touch $@
 
-identify: $(STAMP)  ## the vector field of own recordings (ARGS="--recording FILE --actions u") or of a Gymnasium environment (ARGS="--system NAME")
+identify: $(STAMP)  ##5 the field of a recording (ARGS="--recording FILE --actions u") or --system NAME
 	@$(BIN)/python -m pipeline identify $(ARGS)
 
-profile: $(STAMP)  ## where a model's training spends its time: a trace, and a table (MODEL=)
+profile: $(STAMP)  ##3 where a model's training spends its time: a trace, and a table (MODEL=)
 	@$(BIN)/python -m pipeline profile $(MODEL) $(ARGS)
 
-campaign: $(STAMP)  ## end each stage and command at some of its disk's operations, and fill its disk (POINTS=50, ARGS='-k promote')
+campaign: $(STAMP)  ##6 end stages at operations of their disk, and fill it (POINTS=50, ARGS=)
 	@$(BIN)/python -m pytest tests/campaign $(PARALLEL) $(ARGS)
 
-clean:  ## remove what can be made again (not .venv, runs and undelivered metrics)
+clean:  ##6 remove what can be made again (not .venv, runs and undelivered metrics)
 	@git clean -fdXq data models reports dvc_plots
 	@rm -rf build dist .state/train@* .presets/*/data .presets/*/models .jax_cache .bench/compare .bench/profile .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -71,6 +71,7 @@ def verdicts(text: str) -> list[str]:
     MODELS_OPTION,
     PRESET_OPTION,
     option("--jobs", type=jobs, default="auto", metavar="N", help="models to work on at a time"),
+    option("-v", "--verbose", action="store_true", help="print all that DVC says, too"),
     interrupted="interrupted; the next run continues",
 )
 def repro(options: Options) -> int:
@@ -78,7 +79,7 @@ def repro(options: Options) -> int:
     models = selected_models(options.models)
     from pipeline.dvc.repro import run
 
-    return run(Path.cwd(), options.preset, models, options.jobs)
+    return run(Path.cwd(), options.preset, models, options.jobs, options.verbose)
 
 
 @verb(

@@ -91,6 +91,13 @@ def test_make_refuses_a_variable_that_the_target_does_not_read(
     assert f"make {target} has no {name}; these have: {readers}." in done.stderr
 
 
+def test_the_menu_has_every_target_in_a_group_and_fits_a_terminal():
+    menu = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True).stdout.splitlines()
+    targets = re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.M)
+    assert sorted(line.split()[1] for line in menu if line.startswith("  make ")) == sorted(targets)
+    assert max(map(len, menu)) <= 100
+
+
 def test_make_gate_judges_the_preset_that_is_named():
     assert "pipeline gate --preset wind allo" in make("gate", "PRESET=wind", "MODELS=allo").stdout
 

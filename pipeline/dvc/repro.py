@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from pipeline.dvc.brief import VERBOSE_VARIABLE, VERBS
 from pipeline.dvc.workspace import alone, drop_rwlock, environment, prepare_workspace
 from pipeline.judging.gate import gate
 from pipeline.runtime import console, git
@@ -22,10 +23,9 @@ from quatrain.errors import DataError, QuatrainError
 from quatrain.registry import MODELS
 from quatrain.storage import folders
 
-DVC = (sys.executable, "-m", "dvc")
+DVC = (sys.executable, "-m", "pipeline.dvc.brief")
 # What a commit keeps of a run.
 RESULTS = ("params.yaml", "dvc.lock", "reports")
-VERBS = ("collect", "train", "evaluate")
 
 Variables = Mapping[str, str]
 
@@ -34,9 +34,13 @@ def dvc(work: Path, variables: Variables, *arguments: str) -> int:
     return wait_for_child(subprocess.Popen([*DVC, *arguments], cwd=work, env=variables))
 
 
-def run(root: Path, preset: str, models: Sequence[str], jobs: int = 1) -> int:
+def run(
+    root: Path, preset: str, models: Sequence[str], jobs: int = 1, verbose: bool = False
+) -> int:
     """Runs what is out of date in the preset's workspace, then the gate; returns the exit code of
     the first that failed. Works on `jobs` models at a time.
+
+    verbose: whether DVC prints all that it has to say.
 
     Raises:
         LockHeld: another process runs this preset.
@@ -47,6 +51,8 @@ def run(root: Path, preset: str, models: Sequence[str], jobs: int = 1) -> int:
         drop_rwlock(work)
         with courier(root, work) as delivered:
             variables = environment(root, work) | delivered
+            if verbose:
+                variables[VERBOSE_VARIABLE] = "1"
             code = rerun(work, variables, models) or reproduce(work, variables, models, jobs)
             if not code and not is_all(models):
                 write_report(work, variables)
@@ -85,9 +91,11 @@ def rerun(work: Path, variables: Variables, models: Sequence[str]) -> int:
 
 def reproduce(work: Path, variables: Variables, models: Sequence[str], jobs: int) -> int:
     """Runs the stages that are out of date; returns dvc's exit code."""
-    is_parallel = min(jobs, len(models)) > 1 and is_stale(work, variables, models)
-    if is_parallel and (code := run_in_parallel(work, variables, models, jobs)):
-        return code
+    if min(jobs, len(models)) > 1 and is_stale(work, variables, models):
+        code = run_in_parallel(work, variables, models, jobs)
+        if code or not is_all(models):
+            return code
+        return dvc(work, variables, "repro", "--single-item", "report")
     targets = [] if is_all(models) else [f"evaluate@{model}" for model in models]
     return dvc(work, variables, "repro", *targets)
 

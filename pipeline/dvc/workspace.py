@@ -142,7 +142,7 @@ def drop_rwlock(work: Path) -> None:
     for process in psutil.process_iter(["cmdline", "cwd"]):
         names = {Path(word).name for word in process.info["cmdline"] or ()}
         folder = process.info["cwd"]
-        if "dvc" in names and folder and Path(folder).is_relative_to(place):
+        if names & {"dvc", "pipeline.dvc.brief"} and folder and Path(folder).is_relative_to(place):
             return
     (work / RWLOCK).unlink(missing_ok=True)
 

@@ -4,6 +4,7 @@ broken.
 
 import os
 import shutil
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -221,9 +222,10 @@ def move_baselines(copy: Worktree, preset: str, better: Sequence[str]) -> None:
     Raises:
         CommandFailed: the scores are refused, or the report cannot be written.
     """
-    if copy.call("pipeline", "promote", "--preset", preset, *better):
+    # The table of scores is printed already; what is refused goes to stderr.
+    if copy.call("pipeline", "promote", "--preset", preset, *better, stdout=subprocess.DEVNULL):
         raise CommandFailed("the better scores were not promoted; the lines above say why")
-    if preset == "default" and copy.call("dvc", "repro", "--single-item", "report"):
+    if preset == "default" and copy.call("pipeline.dvc.brief", "repro", "--single-item", "report"):
         raise CommandFailed("the report was not written anew; the lines above say why")
 
 

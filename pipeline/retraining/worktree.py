@@ -32,7 +32,7 @@ class Worktree(NamedTuple):
         """Returns what a git command in the worktree prints; raises CommandFailed if it fails."""
         return run_git(self.path, *arguments)
 
-    def call(self, *arguments: str) -> int:
+    def call(self, *arguments: str, stdout: int | None = None) -> int:
         """Returns the exit code of `python -m ...` with the worktree's code and the checkout's
         tracking store.
 
@@ -45,6 +45,7 @@ class Worktree(NamedTuple):
                 cwd=self.path,
                 env=environment(self.root, self.path),
                 stdin=subprocess.DEVNULL,
+                stdout=stdout,
                 pass_fds=(self.lock,),
                 preexec_fn=parent_death_signal(),  # safe: there is no other thread
             )

@@ -10,6 +10,8 @@ import sys
 from contextlib import suppress
 
 HIDDEN = "***"
+# Says to a stage how wide the terminal is that its parent shows its bar on.
+COLUMNS_VARIABLE = "QUATRAIN_COLUMNS"
 # Shorter values are in words that are no secret.
 SHORTEST = 8
 # Variables whose value is a secret; of webhooks, those whose name ends so.
@@ -53,5 +55,7 @@ def info(line: str) -> None:
     """Prints a line to stderr; a closed pipe (`make repro | tee`, then Ctrl-C) is ignored, so that
     work is saved.
     """
+    # Ends the state of a bar, which the parent reads up to a carriage return.
+    begin = "\r" if COLUMNS_VARIABLE in os.environ else ""
     with suppress(OSError):
-        print(redact(line), file=sys.stderr, flush=True)
+        print(f"{begin}{redact(line)}", file=sys.stderr, flush=True)

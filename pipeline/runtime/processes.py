@@ -4,12 +4,13 @@ parent, and commands that run below this one.
 
 import ctypes
 import fcntl
+import io
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,6 +18,7 @@ from types import FrameType
 from typing import Any
 
 import psutil
+from tqdm import tqdm
 
 from pipeline.runtime import console
 from pipeline.runtime.errors import Interrupted, LockHeld
@@ -31,12 +33,7 @@ TRIAL_VARIABLE = "QUATRAIN_TRIAL"
 # Says to a stage that its parent delivers what it records, and names that process.
 COURIER_VARIABLE = "QUATRAIN_COURIER"
 # Options of a command whose output, all of it in one stream, this process reads line by line.
-PIPED: Any = {
-    "stdout": subprocess.PIPE,
-    "stderr": subprocess.STDOUT,
-    "text": True,
-    "errors": "replace",
-}
+PIPED: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
 
 Handler = Callable[[int, FrameType | None], None]
 
@@ -209,11 +206,22 @@ def is_working(process: psutil.Process) -> bool:
         return False
 
 
+def show_lines(name: str, lines: Iterable[str], bar: tqdm) -> None:
+    """Prints the lines of a command; what ends in a carriage return is the state of its bar."""
+    for line in lines:
+        text = line.strip()
+        if line.endswith("\r") and not bar.disable:
+            bar.set_description_str(text)
+        elif text:
+            with tqdm.external_write_mode(sys.stderr):
+                console.info(text if name in text else f"{name}: {text}")
+
+
 def run_parallel(
     commands: Mapping[str, Sequence[str]], limit: int, folder: Path, environment: Mapping[str, str]
 ) -> dict[str, int]:
     """Runs at most `limit` commands in parallel; prints their lines, with the
-    command's name where they lack it.
+    command's name where they lack it, and on a terminal the bar of each below them.
 
     Returns the exit code of each command, 128 + signal if it was not started, and 130 if it ended
     after Ctrl-C, for which dvc has a code of its own. A failure stops no other; SIGINT and SIGTERM
@@ -221,7 +229,10 @@ def run_parallel(
     may still be saving their work.
     """
     received: list[int] = []
-    running: list[subprocess.Popen[str]] = []
+    running: list[subprocess.Popen[bytes]] = []
+    if sys.stderr.isatty():
+        columns = os.get_terminal_size(sys.stderr.fileno()).columns
+        environment = {**environment, console.COLUMNS_VARIABLE: str(columns - 1)}
 
     def receive(number: int, _frame: FrameType | None) -> None:
         # Ctrl-C reaches the commands through the terminal; SIGTERM is passed on.
@@ -237,9 +248,9 @@ def run_parallel(
         running.append(process)
         if received:  # before it was among those that run
             process.terminate()
-        with process:
-            for line in filter(None, map(str.strip, process.stdout or ())):
-                console.info(line if name in line else f"{name}: {line}")
+        with process, tqdm(bar_format="{desc}", leave=False, disable=None) as bar:
+            output = io.TextIOWrapper(process.stdout, errors="replace", newline="")  # type: ignore[type-var]
+            show_lines(name, output, bar)
         is_interrupted = signal.SIGINT in received
         return 128 + signal.SIGINT if is_interrupted else shell_exit_code(process.returncode)
 

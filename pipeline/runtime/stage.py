@@ -5,7 +5,7 @@ exit code.
 import gc
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from pipeline.runtime import console
 from pipeline.runtime.command import Parser, run_guarded
+from pipeline.runtime.costs import Meter
 from pipeline.runtime.devices import enable_jax_cache, free_memory, settings
 from pipeline.runtime.processes import Signals, die_with_parent, folder_lock
 from pipeline.storage.params_file import checkout_of, dvc_root, read_params
@@ -39,6 +40,7 @@ class Stage(NamedTuple):
     model: str
     root: Path
     params: Params
+    meter: Meter | None = None
 
     @property
     def name(self) -> str:
@@ -68,6 +70,16 @@ class Stage(NamedTuple):
     def state(self) -> Path:
         """Returns the folder that survives an interruption, outside everything that DVC hashes."""
         return self.root / ".state"
+
+    @property
+    def costs(self) -> Path:
+        """Returns the file of what the stage took with these params and the code on the disk."""
+        from pipeline.storage.run_key import code_digest, params_of
+        from quatrain.storage.folders import digest_of
+
+        code = code_digest(self.root, self.model, self.params, self.verb)
+        key = digest_of([code, params_of(self.params, self.model)])
+        return self.state / "costs" / f"{self.name}-{key[:16]}.json"
 
     @property
     def modules(self) -> Model:
@@ -119,7 +131,8 @@ class Stage(NamedTuple):
         )
 
 
-Body = Callable[[Stage, Signals], None]
+# Returns what it made, for the line that is printed of the stage.
+Body = Callable[[Stage, Signals], str]
 
 
 def main(
@@ -156,7 +169,7 @@ def run_stage(verb: str, model: str, body: Body | None, patience_seconds: float)
     run: Body = body or getattr(import_module(f"pipeline.stages.{verb}"), verb)
     with folder_lock(stage.state / "locks" / stage.name, patience_seconds):
         signals.working = True
-        run_on_device(stage, run, signals)
+        line = run_measured(stage, run, signals)
         signals.check()
         if dependencies(stage) != before:
             raise DataError(
@@ -164,6 +177,27 @@ def run_stage(verb: str, model: str, body: Body | None, patience_seconds: float)
                 "made is not recorded",
                 remedy="run again; a training continues if you set them back",
             )
+        print(f"{stage.name}: {line}")
+
+
+def run_measured(stage: Stage, body: Body, signals: Signals) -> str:
+    """Runs the body, and stores what it took; returns what it returns, with its seconds."""
+    meter = Meter(stage.costs)
+    try:
+        result = run_on_device(stage._replace(meter=meter), body, signals)
+    except BaseException as error:
+        if not isinstance(error, DataError):  # which is refused before there is any work
+            meter.save()
+        raise
+    meter.save(is_done=True)
+    return f"{result}, {duration(meter.stop())}"
+
+
+def duration(costs: Mapping[str, float]) -> str:
+    """Returns the seconds of a stage, with those of compilation, for its line."""
+    compilation = costs.get("compile_seconds", 0.0)
+    part = f" ({compilation:.1f} s of them compiling)" if compilation else ""
+    return f"{costs['seconds']:.1f} s{part}"
 
 
 def dependencies(stage: Stage) -> tuple[str, dict[str, Any]]:
@@ -204,8 +238,8 @@ def prepare_process(params: Params) -> None:
     )
 
 
-def run_on_device(stage: Stage, body: Body, signals: Signals) -> None:
-    """Runs the body with the threads and on the device of params.yaml.
+def run_on_device(stage: Stage, body: Body, signals: Signals) -> str:
+    """Runs the body with the threads and on the device of params.yaml; returns what it returns.
 
     Raises:
         DeviceMissing: there is no such device.
@@ -216,7 +250,7 @@ def run_on_device(stage: Stage, body: Body, signals: Signals) -> None:
     needs = partial(stage.modules.memory.needs, stage.config)
     with on_device(stage.params, stage.framework), lack_explained(stage.model, needs):
         try:
-            body(stage, signals)
+            return body(stage, signals)
         except DataError:
             signals.check()
             raise

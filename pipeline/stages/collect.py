@@ -7,13 +7,12 @@ from quatrain.registry import summary
 from quatrain.storage import folders
 
 
-def collect(stage: Stage, signals: Signals) -> None:
-    """Collects the dataset, and saves it with its manifest."""
+def collect(stage: Stage, signals: Signals) -> str:
+    """Collects the dataset, and saves it with its manifest; returns a line on it."""
     dataset = stage.modules.collect.collect(stage.config, stage.seed("collect"))
     signals.check()
     arrays = flatten(dataset)
     folders.save(stage.data, {"dataset.safetensors": arrays}, {"stage": stage.name})
     megabytes = sum(array.nbytes for array in arrays.values()) / 1e6
-    print(f"{stage.name}: {stage.data.relative_to(stage.root)}: {megabytes:.1f} MB")
-    if line := summary(stage.model, stage.config, dataset):
-        print(f"{stage.name}: {line}")
+    size = f"{stage.data.relative_to(stage.root)}, {megabytes:.1f} MB"
+    return ", ".join(filter(None, (size, summary(stage.model, stage.config, dataset))))

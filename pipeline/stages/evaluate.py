@@ -9,15 +9,13 @@ from pipeline.runtime.stage import Stage
 from pipeline.storage.curves import write_curves
 from pipeline.storage.figures import encode, write_figures
 from pipeline.storage.trained_model import load_trained
-from pipeline.tracking.records import now
 from pipeline.tracking.run import Run
 from pipeline.tracking.scores import record_scores
 from quatrain.storage import folders, formats, history
 
 
-def evaluate(stage: Stage, signals: Signals) -> None:
-    """Scores and plots what was trained. `make gate` judges the scores."""
-    started = now()
+def evaluate(stage: Stage, signals: Signals) -> str:
+    """Scores and plots what was trained; returns the first judged score. `make gate` judges all."""
     dataset, digest = stage.load_dataset()
     state, files = load_trained(stage.weights, stage.model, stage.params, dataset, digest)
     digests = digests_of(stage.root, stage.model, stage.params, learner=files.digest, data=digest)
@@ -37,13 +35,10 @@ def evaluate(stage: Stage, signals: Signals) -> None:
     )
     key = stage.key([digest, files.digest])
     with Run.of_stage(stage, files.info["run_key"], key, digest) as run:
-        step = stage.config.train.steps
-        run.metrics([("time/evaluate_seconds", step, (now() - started) / 1000)])
         record_scores(stage, run, numbers, {**files.info, "code": digests["code"]})
     # Last: it vouches for all of the above.
     write_scores(stage.root, stage.model, stage.params.preset, digests, numbers)
-    for name in gated:
-        print(f"{stage.name}: {name} {render.score(numbers, name)}")
+    return f"{gated[0]} {render.score(numbers, gated[0])}"
 
 
 def with_intervals(

@@ -1,12 +1,14 @@
 """judgements, plots and speed of all models -> reports/report.md and reports/report.html."""
 
+import time
 from pathlib import Path
 
+from pipeline.judging import render
 from pipeline.reporting.page import as_html
 from pipeline.reporting.sections import page, read_all, title_of
-from pipeline.runtime import console
 from pipeline.storage.params_file import read_params
-from pipeline.tracking.origin import title
+from pipeline.tracking.costs import table
+from pipeline.tracking.origin import DESCRIPTION_TAG, title
 from pipeline.tracking.run import Run
 from pipeline.tracking.verdicts import record_verdicts, tags_of_all
 from quatrain.storage import folders
@@ -17,6 +19,7 @@ def report() -> None:
     """Writes the page as Markdown for pull requests, and as one HTML file for a browser; the run of
     the pipeline gets it with the verdict.
     """
+    started = time.monotonic()
     root = Path.cwd()
     reports = root / "reports"
     params = read_params(root)
@@ -35,7 +38,12 @@ def report() -> None:
             if line.value is not None
         )
         run.artifact(reports / "report.html", "report")
-        for tag, text in tags_of_all(title(params), judgements).items():
+        tags = tags_of_all(title(params), judgements)
+        if costs := table(root, params):
+            tags[DESCRIPTION_TAG] += f"\n\n{costs}"
+        for tag, text in tags.items():
             run.put("tag", tag, text)
-    if not all(judgement.passed for judgement in judgements):
-        console.info("report: not every score holds its baseline; `make gate` says why")
+    verdict = render.verdict(judgements).lower()
+    reason = "" if verdict == "passed" else "; `make gate` says why"
+    seconds = time.monotonic() - started
+    print(f"report: reports/report.html, {verdict}{reason}, {seconds:.1f} s")

@@ -21,8 +21,10 @@ from quatrain.storage import folders, history
 OTHER_CHECKPOINTS = 3
 
 
-def train(stage: Stage, signals: Signals) -> None:
-    """Trains to the end, from the newest valid checkpoint of this computation if there is one."""
+def train(stage: Stage, signals: Signals) -> str:
+    """Trains to the end, from the newest valid checkpoint of this computation if there is one;
+    returns its steps and headline metrics.
+    """
     dataset, digest = stage.load_dataset()
     learner = stage.modules.train
     key = stage.key([digest])
@@ -48,6 +50,7 @@ def train(stage: Stage, signals: Signals) -> None:
         }
         save(stage, run, arrays, info)
         record_model(stage, run, recorder.state, dataset)
+        return recorder.summary()
 
 
 def usable_checkpoint(stage: Stage, checkpoints: Checkpoints, run: Run) -> Checkpoint | None:
@@ -100,8 +103,11 @@ class Recorder:
                         self.save_checkpoint()
             except TrainingDiverged as error:
                 raise TrainingDiverged(f"{error}; {self.save_last_good()}") from None
-            times = bar.times()
-        self.run.metrics([(f"time/{name}", self.step, value) for name, value in times.items()])
+            finally:
+                compilation, rate = bar.times()
+                if self.stage.meter is not None:
+                    self.stage.meter.add("compile_seconds", compilation)
+        self.run.metrics([("time/steps_per_second", self.step, rate)])
 
     def record(self, progress: Progress) -> None:
         """Records the metrics of one yield and of the machine."""
@@ -117,6 +123,15 @@ class Recorder:
         self.checkpoints.save(self.step, self.stage.modules.train.to_arrays(self.state))
         self.saved_step = self.step
         self.saved_at = time.monotonic()
+        if self.stage.meter is not None:
+            self.stage.meter.save()
+
+    def summary(self) -> str:
+        """Returns the steps, and the last values of the headline metrics."""
+        history = self.run.history(HISTORY)
+        names = self.stage.modules.train.headline(self.stage.config)
+        values = [f"{name} {history[name][-1][1]:.4g}" for name in names if name in history]
+        return ", ".join([f"{self.step:,} steps", *values])
 
     def save_last_good(self) -> str:
         """Saves the state before a failure unless it is saved, and says where it is."""

@@ -15,8 +15,9 @@ from tqdm import tqdm
 from pipeline.runtime import console
 from quatrain.progress import Progress
 
-# Lines of a whole run if stderr is not a terminal (CI, files), and their form.
-LINES = 20
+# Lines of a whole run if stderr is not a terminal (CI, files), the last of which is that of the
+# stage, and their form.
+LINES = 4
 LINE = "{desc}: {n:,}/{total:,}  {rate_noinv_fmt}  {remaining} left{postfix}"
 EVERY_SECONDS = 5.0
 MEGABYTE = 1e6
@@ -30,18 +31,18 @@ class ProgressBar:
         self.headline = headline
         self.printed_step = start
         self.first_step = start
-        columns = os.get_terminal_size(sys.stderr.fileno()).columns if sys.stderr.isatty() else 0
+        columns = terminal_columns()
         self.is_terminal = columns > 0
         if start:
             console.info(f"{name}: continues at step {start:,} of {total:,}")
-        if start < total:
-            console.info(f"{name}: preparing, then {total - start:,} steps")
         self.started_at = self.first_at = time.monotonic()
         self.bar = tqdm(
             total=total,
             initial=start,
             desc=name,
             unit=" steps",
+            ncols=None if sys.stderr.isatty() else columns,
+            leave=False,
             bar_format=None if self.is_terminal else LINE,
             delay=0 if self.is_terminal else math.inf,  # then it only counts
         )
@@ -66,13 +67,13 @@ class ProgressBar:
         if values:
             self.bar.set_postfix(values, refresh=False)
         step, total = self.bar.n, self.bar.total
-        is_due = (step - self.printed_step) * LINES >= total or step == total
+        is_due = (step - self.printed_step) * LINES >= total and step < total
         if is_due and not self.is_terminal:
             self.printed_step = step
             console.info(tqdm.format_meter(**{**self.bar.format_dict, "ncols": None}))
 
-    def times(self) -> dict[str, float]:
-        """Returns the seconds of compilation, the other seconds, and steps per second after it.
+    def times(self) -> tuple[float, float]:
+        """Returns the seconds of compilation, and steps per second after it.
 
         Compilation (with torch: the first calls) is the time to the first yield minus what its
         steps take at the later rate; all of that time if there is no later yield.
@@ -83,11 +84,16 @@ class ProgressBar:
         compilation = self.first_at - self.started_at
         if rate:
             compilation = max(0.0, compilation - (self.first_step - self.start) / rate)
-        return {
-            "compile_seconds": compilation,
-            "run_seconds": now - self.started_at - compilation,
-            "steps_per_second": rate,
-        }
+        return compilation, rate
+
+
+def terminal_columns() -> int:
+    """Returns the width of the terminal, which may be that of the process that shows the output; 0
+    without one.
+    """
+    if sys.stderr.isatty():
+        return os.get_terminal_size(sys.stderr.fileno()).columns
+    return int(os.environ.get(console.COLUMNS_VARIABLE) or 0)
 
 
 class SystemMetrics:

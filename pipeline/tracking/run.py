@@ -10,11 +10,13 @@ from typing import Self
 import psutil
 
 from pipeline.runtime import console
+from pipeline.runtime.costs import Meter
 from pipeline.runtime.errors import Interrupted, LockHeld
 from pipeline.runtime.processes import COURIER_VARIABLE, TRIAL_VARIABLE, folder_lock
 from pipeline.runtime.stage import Stage
 from pipeline.storage.params_file import dvc_root, read_params
 from pipeline.tracking import origin
+from pipeline.tracking.costs import cost_rows
 from pipeline.tracking.delivery import Delivery, deliver
 from pipeline.tracking.outbox import Outbox
 from pipeline.tracking.records import EXPERIMENT, DatasetInput, Header, Row, curve_rows
@@ -38,14 +40,18 @@ RESTORED_TAG = "quatrain.restored"
 class Run(Outbox):
     """Records one stage's part of an MLflow run, first on the disk, then through a thread."""
 
+    # When the run ends, in milliseconds since 1970; None: now.
+    ends_at: int | None = None
+
     @classmethod
-    def of_stage(
-        cls, stage: Stage, run_key: str, key: str, dataset_digest: str
-    ) -> AbstractContextManager[Self]:
+    @contextmanager
+    def of_stage(cls, stage: Stage, run_key: str, key: str, dataset_digest: str) -> Iterator[Self]:
         """Starts or continues the outbox of the computation `key`, a part of the run `run_key`.
 
-        An evaluation adds to the run of its training.
+        An evaluation adds to the run of its training. Both end after the seconds of their work, so
+        that the run lasts as long as that, without pauses.
         """
+        meter = stage.meter or Meter()
         context = "evaluation" if stage.verb == "evaluate" else "training"
         header = Header(
             run_key=run_key,
@@ -57,7 +63,14 @@ class Run(Outbox):
             parent=origin.pipeline_run(stage.root, stage.params),
         )
         path = path_of(stage.root, stage.name, key)
-        return cls.start(stage.root, path, header, anew=stage.verb != "train")
+        with cls.start(stage.root, path, header, anew=stage.verb != "train") as run:
+            try:
+                yield run
+                run.metrics(cost_rows(stage, meter.stop()))
+            finally:
+                recorded = run.history(f"time/{stage.verb}_").get("seconds", [])
+                seconds = recorded[-1][1] if recorded else meter.stop()["seconds"]
+                run.ends_at = run.work_begins_at(stage, run_key) + round(1000 * seconds)
 
     @classmethod
     def of_pipeline(
@@ -113,12 +126,19 @@ class Run(Outbox):
                 raise
             finally:
                 try:
-                    run.end(status)
+                    run.end(status, run.ends_at)
                 finally:
                     if uri is not None and shipper is None and not has_courier():
                         shipper = Shipper([run, *others], uri)
                     if shipper is not None:
                         shipper.finish(WAIT_SECONDS)
+
+    def work_begins_at(self, stage: Stage, run_key: str) -> int:
+        """Returns when a training began, or else its end, after which its evaluation counts."""
+        training = path_of(stage.root, f"train@{stage.model}", run_key)
+        is_after = stage.verb == "evaluate" and training.is_file()
+        end = Outbox(training).record("end") if is_after else None
+        return end.time if end else self.begun_at
 
     def curves(self, table: Iterable[Row], headline: Sequence[str]) -> None:
         """Records rows of a training: all of them for history.csv, the charts for MLflow."""

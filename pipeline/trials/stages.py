@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from pipeline.judging.scores import read_scores
+from pipeline.runtime.costs import MEMORY_UNIT
 from pipeline.runtime.errors import CommandFailed
 from pipeline.runtime.processes import PARENT_VARIABLE, TRIAL_VARIABLE, shell_exit_code
 from pipeline.storage.run_key import CHECKOUT
@@ -49,8 +50,6 @@ POLL_SECONDS = 0.1
 SAVE_SECONDS = 60.0
 # Of a reason, at most.
 REASON_CHARACTERS = 1000
-# Bytes of a unit of `ru_maxrss`.
-MEMORY_UNIT = 1 if sys.platform == "darwin" else 1024
 
 Step = Point | Outcome | None
 """What a trial tells; None while it is at work, so that its caller waits a moment."""

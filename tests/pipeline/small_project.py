@@ -20,7 +20,7 @@ from ruamel.yaml import YAML
 
 from pipeline.runtime.command import run_guarded
 from pipeline.runtime.processes import Signals
-from pipeline.runtime.stage import Stage, run_on_device
+from pipeline.runtime.stage import Stage, run_measured
 from pipeline.stages.collect import collect
 from pipeline.stages.evaluate import evaluate
 from pipeline.stages.train import train
@@ -36,7 +36,7 @@ from tests.pipeline.fixture_types import Capture, Patch
 NOBODY = "http://127.0.0.1:1"
 """A tracking server that refuses at once."""
 YIELDS = 12
-BODIES: dict[str, Callable[[Stage, Signals], None]]
+BODIES: dict[str, Callable[[Stage, Signals], str]]
 BODIES = {"collect": collect, "train": train, "evaluate": evaluate}
 OUTS = ("data", "models", "reports")
 
@@ -140,7 +140,11 @@ class Project:
         """Run a verb in this process, where pytest may break what it stands on; its exit code."""
         stage = Stage(verb, self.model, self.root, read_params(self.root))
         body, signals = BODIES[verb], signals or Pretended()
-        return run_guarded(stage.name, lambda: run_on_device(stage, body, signals))
+
+        def work() -> None:
+            run_measured(stage, body, signals)
+
+        return run_guarded(stage.name, work)
 
     def start(self, *command: str, **environment: str) -> "subprocess.Popen[str]":
         """`python -m pipeline.VERB MODEL`, or other arguments, in a process that signals reach."""

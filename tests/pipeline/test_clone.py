@@ -28,8 +28,8 @@ Rule.under = _forgiving
 """Lets any learner hold its baseline: what a gate says is then decided by the baseline alone."""
 UNDER_IT = {"tolerance": 1e6, "goal": None, "floors": [], "ceilings": []}
 PASSWORD = "-".join(("swordfish", "9"))  # which a clone of this file does not hold
-AWAY = {"MLFLOW_TRACKING_URI": NOBODY.replace("//", f"//me:{PASSWORD}@")}
-"""A server that is away, with a password that no command may say or store."""
+AWAY = {"MLFLOW_TRACKING_URI": NOBODY.replace("//", f"//me:{PASSWORD}@"), "QUATRAIN_VERBOSE": "1"}
+"""A server that is away, with a password that no command may say or store; dvc says all."""
 COMMAND = ("python", "-m")
 
 
@@ -155,8 +155,8 @@ def test_a_preset_takes_from_the_cache_what_is_equal_and_an_experiment_is_compar
     assert "allo cosine" in (copied.root / "dvc_plots" / "index.html").read_text()
 
 
-MOMENTS = ("Running stage 'collect", "Running stage 'train", "preparing, then", " 20/60", " 40/60")
-MOMENTS += (" 60/60", "Running stage 'evaluate", "cosine_min", "Running stage 'report")
+MOMENTS = ("Running stage 'collect", "Running stage 'train", " 20/60", " 40/60")
+MOMENTS += ("Running stage 'evaluate", "evaluate@allo: cosine_mean", "Running stage 'report")
 """What dvc or a stage says when it is killed, in the order of a run."""
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.runtime.costs import stored
 from pipeline.stages.evaluate import with_intervals
 from pipeline.storage.checkpoints import Checkpoints
 from quatrain.progress import Progress, TrainingDiverged
@@ -48,6 +49,25 @@ def test_interruptions_change_no_byte(collected: Project, uninterrupted: Project
     assert collected.hashes("models") == uninterrupted.hashes("models")
     assert collected.history_steps()[-1] == collected.steps()
     assert collected.statuses("train") == ["FINISHED"]
+
+
+def test_a_run_lasts_as_long_as_the_work_of_all_its_attempts(collected: Project):
+    """And its evaluation counts from the end of the training."""
+    assert collected.call("collect") == 0
+    assert collected.call("train", Pretended(signal.SIGTERM, 3)) == 143
+    (path,) = (collected.root / ".state" / "costs").glob("train@*")
+    interrupted = stored(path)["costs"]
+    assert collected.call("train") == collected.call("evaluate") == 0
+    (training,), (evaluation,) = collected.outboxes("train"), collected.outboxes("evaluate")
+    ends = [outbox.record("end") for outbox in (training, evaluation)]
+    times = [outbox.history("time/") for outbox in (training, evaluation)]
+    begins = training.begun_at
+    for verb, end, spent in zip(("train", "evaluate"), ends, times, strict=True):
+        assert end is not None
+        assert end.time - begins == round(1000 * spent[f"{verb}_seconds"][-1][1])
+        begins = end.time
+    assert times[0]["collect_seconds"][-1][0] == collected.steps()
+    assert times[0]["train_seconds"][-1][1] > interrupted["seconds"]
 
 
 def test_an_interruption_saves_before_a_checkpoint_is_due(

@@ -176,11 +176,11 @@ def test_the_same_results_give_the_same_bytes(
     draw_pictures(space, a=Figure(figsize=(1, 1)))
     pages = [space.root / "reports" / name for name in ("report.md", "report.html")]
     report.report()
-    assert "report:" not in capsys.readouterr().err
+    assert "report: reports/report.html, passed, " in capsys.readouterr().out
     first = [path.read_bytes() for path in pages]
     space.score(cosine_min=0.5)
     report.report()
-    assert "report: not every score holds its baseline; `make gate` says" in capsys.readouterr().err
+    assert "report.html, broken; `make gate` says why, " in capsys.readouterr().out
     space.score()
     report.report()
     assert [path.read_bytes() for path in pages] == first

@@ -121,7 +121,7 @@ def night(checkout: Path, monkeypatch: Patch) -> Night:
     git(checkout, "add", ".")
     git(checkout, "commit", "-q", "-m", "retrainable")
     night = Night(checkout)
-    monkeypatch.setattr(Worktree, "call", lambda copy, *words: night.call(copy, *words))
+    monkeypatch.setattr(Worktree, "call", lambda copy, *words, **_: night.call(copy, *words))
     return night
 
 
@@ -147,7 +147,7 @@ def test_a_clearly_better_model_is_promoted_on_a_branch_alone_and_once(
     assert git(night.root, "log", "-1", "--format=%an", branch) == "quatrain retraining\n"
     assert git(night.root, "rev-parse", f"{branch}^") == git(night.root, "rev-parse", "main")
     promote = "pipeline promote --preset default iqn"
-    assert night.calls == [REPRO, promote, "dvc repro --single-item report"]
+    assert night.calls == [REPRO, promote, "pipeline.dvc.brief repro --single-item report"]
     assert capsys.readouterr().out.splitlines() == [
         "retrain: no DVC remote gave everything; what the local cache lacks is computed",
         f"retrain: proposed: branch {branch}; --push would send it",

@@ -7,11 +7,13 @@ import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from pipeline.runtime.errors import LockHeld
-from pipeline.runtime.processes import folder_lock, run_parallel
+from pipeline.runtime.processes import folder_lock, run_parallel, show_lines
 from tests.conftest import ROOT
 from tests.pipeline.fixture_types import Capture
 
@@ -49,6 +51,14 @@ def test_every_line_says_whose_it_is(tmp_path: Path, capsys: Capture):
         "train@iqn: 50%",
         "train@iqn: \ufffd",
     ]
+
+
+def test_a_terminal_shows_the_state_of_a_bar_in_its_place_and_lines_above(capsys: Capture):
+    states: list[str] = []
+    bar: Any = SimpleNamespace(disable=False, set_description_str=states.append)
+    show_lines("allo", ["\r", "train@allo: 50%\r", "warning: slow\n"], bar)
+    assert states == ["", "train@allo: 50%"]
+    assert capsys.readouterr().err == "allo: warning: slow\n"
 
 
 SAVES = """

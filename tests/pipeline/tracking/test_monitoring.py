@@ -11,14 +11,19 @@ from quatrain.progress import Progress
 from tests.pipeline.fixture_types import Capture, Patch
 
 
-def test_a_file_gets_twenty_plain_lines_and_the_first_step(capsys: Capture):
+def test_a_file_gets_a_plain_line_at_each_quarter(capsys: Capture):
     show(ProgressBar("train@allo", 240, 60, ("loss",)))
     lines = capsys.readouterr().err.splitlines()
-    assert lines[:2] == [
-        "train@allo: continues at step 60 of 240",
-        "train@allo: preparing, then 180 steps",
-    ]
-    assert [line.split()[1] for line in lines[2:]] == [f"{step}/240" for step in range(72, 241, 12)]
+    assert lines[0] == "train@allo: continues at step 60 of 240"
+    assert [line.split()[1] for line in lines[1:]] == ["120/240", "180/240"]
+
+
+def test_a_terminal_of_the_parent_gets_a_bar(capsys: Capture, monkeypatch: Patch):
+    monkeypatch.setenv("QUATRAIN_COLUMNS", "60")
+    show(ProgressBar("train@allo", 240, 0, ("loss",)))
+    states = capsys.readouterr().err.split("\r")
+    assert any(state.startswith("train@allo: ") and len(state) == 60 for state in states)
+    assert "\n" not in "".join(states)
 
 
 def test_rate_and_times_leave_out_compilation(capsys: Capture, monkeypatch: Patch):
@@ -26,14 +31,14 @@ def test_rate_and_times_leave_out_compilation(capsys: Capture, monkeypatch: Patc
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
     monkeypatch.setattr("tqdm.std.time", lambda: clock[0])
     with ProgressBar("train@allo", 2000, 0, ("loss",)) as bar:
-        for step, now in ((500, 6.0), (1000, 7.0)):
+        for step, now in ((500, 6.0), (1000, 7.0), (2000, 9.0)):
             clock[0] = now
             bar.show(Progress(step, None, {"loss": np.array([0.25])}))
-    assert capsys.readouterr().err.splitlines()[1:] == [
+    assert capsys.readouterr().err.splitlines() == [
         "train@allo: 500/2,000  ? steps/s  ? left, loss=0.25",
         "train@allo: 1,000/2,000  500.00 steps/s  00:02 left, loss=0.25",
     ]
-    assert bar.times() == {"compile_seconds": 5, "run_seconds": 2, "steps_per_second": 500}
+    assert bar.times() == (5, 500)
 
 
 def show(bar: ProgressBar) -> None:
