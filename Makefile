@@ -103,7 +103,7 @@ new: $(STAMP)  ##6 a further model, which runs at once (NAME=my_model FRAMEWORK=
 repro: $(STAMP) params.schema.json  ##1 collect, train, evaluate, report, judge (PRESET=, MODELS=, JOBS=, ARGS=-v)
 	@$(BIN)/python -m pipeline repro --preset $(PRESET) --jobs $(JOBS) $(MODELS) $(ARGS)
 
-test: $(STAMP) cluster  ##6 the quick tests, before each commit (ARGS='-m slow': those that train)
+test: $(STAMP) cluster  ##1 the quick tests, before each commit (ARGS='-m slow': those that train)
 	@$(if $(ARGS),,$(QUICK)) $(BIN)/python -m pytest $(or $(ARGS),$(PARALLEL) -m 'not full and not slow')
 
 test-full: $(STAMP) moto cluster .venv/.docs  ##6 what CI runs: with servers, kills, remotes and clones, too
