@@ -91,18 +91,18 @@ def version_of(uri: str, name: str, version: int | None) -> str:
         Unreachable: the store does not answer.
     """
     database = database_of(uri)
-    known: list[str] = []
+    versions: list[str] = []
     if database is None or database.exists():
         check_reachable(uri)
         call = open_client(uri).call
-        known = [str(each.version) for each in versions_of(call, name)]
+        versions = [str(each.version) for each in versions_of(call, name)]
         number = version_with_alias(call, name, CHAMPION) if version is None else str(version)
-        if number in known:
+        if number in versions:
             return str(number)
     what = f"{CHAMPION}" if version is None else f"version {version}"
     remedy = "`make repro` trains one, `make promote` and `make sync` make it the champion"
-    if known:
-        remedy = f"choose one by --version ({', '.join(known[:10])})"
+    if versions:
+        remedy = f"choose one by --version ({', '.join(versions[:10])})"
         remedy += " or set it by `make promote`, then `make sync`" if version is None else ""
     raise ConfigError(f"{name} has no {what} in {uri}", remedy=remedy)
 

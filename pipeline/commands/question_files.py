@@ -102,7 +102,7 @@ def reading(path: Path, schema: Schema) -> Iterator[Questions]:
 def _read_npz(path: Path, schema: Schema, files: ExitStack) -> Questions:
     archive = files.enter_context(zipfile.ZipFile(path))
     names = [each.removesuffix(".npy") for each in archive.namelist()]
-    _check_all_there(path, "array", names, list(schema))
+    _check_names(path, "array", names, list(schema))
     members = {name: files.enter_context(archive.open(f"{name}.npy")) for name in schema}
     heads = {name: _head(path, name, member) for name, member in members.items()}
     counts = {name: shape[0] for name, (shape, _) in heads.items()}
@@ -153,14 +153,14 @@ def _read_csv(path: Path, schema: Schema, files: ExitStack) -> Questions:
             convert_options=pa.csv.ConvertOptions(column_types=types, null_values=[]),
         )
     )
-    _check_all_there(path, "column", reader.schema.names, [*types])
+    _check_names(path, "column", reader.schema.names, [*types])
     return Questions(None, _arrays(path, schema, reader))
 
 
 def _read_parquet(path: Path, schema: Schema, files: ExitStack) -> Questions:
     file = files.enter_context(pa.parquet.ParquetFile(path))
     columns = [column for names in columns_of(schema).values() for column in names]
-    _check_all_there(path, "column", file.schema_arrow.names, columns)
+    _check_names(path, "column", file.schema_arrow.names, columns)
     return Questions(file.metadata.num_rows, _arrays(path, schema, file.iter_batches(ROWS)))
 
 
@@ -185,7 +185,7 @@ def _numbers(path: Path, column: str, batch: Any) -> np.ndarray:
     return numbers
 
 
-def _check_all_there(path: Path, what: str, names: list[str], expected: list[str]) -> None:
+def _check_names(path: Path, what: str, names: list[str], expected: list[str]) -> None:
     """Raises DataError unless each name is there once, and no other."""
     if sorted(names) == sorted(expected):
         return
@@ -195,8 +195,8 @@ def _check_all_there(path: Path, what: str, names: list[str], expected: list[str
         for fault, each in (("lacks the", missing), ("has the unknown", unknown))
         if each
     ] or [f"has a {what} twice"]
-    given = cut(", ".join(expected), LONGEST_LIST)
-    raise DataError(f"{path} {' and '.join(faults)}; give exactly {given}")
+    names_of_all = cut(", ".join(expected), LONGEST_LIST)
+    raise DataError(f"{path} {' and '.join(faults)}; give exactly {names_of_all}")
 
 
 # Writing.

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pipeline.judging import gate, render
+from pipeline.judging import drift, gate, render
 from pipeline.judging.machine import machine_of
 from pipeline.judging.scores import fresh_scores
 from pipeline.runtime.console import redact
@@ -16,8 +16,9 @@ from quatrain.baselines import SCHEMA, entry_of
 from quatrain.judgement import Judgement, judge
 from quatrain.params import Params
 from quatrain.storage.atomic_write import write_together
-from quatrain.storage.folders import encode_file
+from quatrain.storage.folders import encode_file, load
 
+DATASET = "dataset.safetensors"
 AFTERWARDS = "it writes the report anew and moves the alias champion; then commit"
 
 
@@ -93,6 +94,20 @@ def promotion(root: Path, work: Path, model: str, params: Params, why: str | Non
     rules = gate.rules_of(model, preset, config)
     metrics = {rule.metric: entry_of(rule, scores) for rule in rules}
     old = gate.read_baseline(root, model) or {"schema": SCHEMA, "model": model, "presets": {}}
-    entries = old["presets"] | {preset: {"metrics": metrics, "provenance": provenance}}
+    entry = {"metrics": metrics, "provenance": provenance}
+    if learned := recording_of(work, model, config):
+        entry["recording"] = learned
+    entries = old["presets"] | {preset: entry}
     baseline = old | {"presets": entries}
     return Promotion(baseline, before, judge(scores, baseline, rules, preset))
+
+
+def recording_of(work: Path, model: str, config: Any) -> dict[str, list[float]]:
+    """Returns the quantiles of a recording that was learned from; none where there is no recording,
+    or data/MODEL is not there.
+    """
+    folder = work / "data" / model
+    if not config.is_recorded or not folder.exists():
+        return {}
+    arrays = load(folder, [DATASET]).contents[DATASET]
+    return drift.quantiles_of(drift.channels_of(config, arrays))

@@ -1,5 +1,5 @@
-"""requests on stdin -> answers on stdout: the script of a process that answers by a registered model
-and the code that was saved with it, and imports nothing of the checkout.
+"""requests on stdin -> answers on stdout: the script of a process that runs a registered model by
+the code that was saved with it, and imports nothing of the checkout.
 
 A message is its length in 8 bytes, a letter and a content: `s` the schema as JSON, `a` arrays as
 safetensors, `e` why there are none.

@@ -78,14 +78,16 @@ class ServedModel(PythonModel):
             name: _array(spec.shape, limits[name], MOST_QUESTIONS)
             for name, spec in self.served.inputs.items()
         }
-        told = {name: _array(each.shape[1:], _number(each.dtype)) for name, each in answers.items()}
+        answered = {
+            name: _array(each.shape[1:], _number(each.dtype)) for name, each in answers.items()
+        }
         reply = {"predictions": {name: each.tolist() for name, each in answers.items()}}
         refusal = {"type": "object", "properties": {"message": {"type": "string"}}}
         return {
             "summary": f"Answers questions by {self.name}",
             "requestBody": {"required": True, "content": {MEDIA_TYPE: _body(KEY, asked, example)}},
             "responses": {
-                "200": _response("Answers", _body("predictions", told, reply)),
+                "200": _response("Answers", _body("predictions", answered, reply)),
                 "400": _response("The request does not fit: one line", {"schema": refusal}),
             },
         }

@@ -106,10 +106,14 @@ class StoredMetric(Record):
 
 
 class PresetBaseline(Record):
-    """Holds the baseline of one preset: metric -> what is stored, and the run it comes from."""
+    """Holds the baseline of one preset: metric -> what is stored, and the run it comes from.
+
+    recording: channel -> quantiles of the recording that was learned from, if it was one.
+    """
 
     metrics: dict[str, StoredMetric] = Field(min_length=1)
     provenance: dict[str, Scalar]
+    recording: dict[str, list[FiniteNumber]] | None = None
 
 
 class BaselineFile(BaseModel):
