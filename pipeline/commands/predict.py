@@ -99,11 +99,11 @@ def version_of(uri: str, name: str, version: int | None) -> str:
         number = version_with_alias(call, name, CHAMPION) if version is None else str(version)
         if number in versions:
             return str(number)
-    what = f"{CHAMPION}" if version is None else f"version {version}"
-    remedy = "`make repro` trains one, `make promote` and `make sync` make it the champion"
+    what = CHAMPION if version is None else f"version {version}"
+    remedy = "`make repro`, `make promote` and `make sync` make one (of a preset: PRESET=)"
     if versions:
         remedy = f"choose one by --version ({', '.join(versions[:10])})"
-        remedy += " or set it by `make promote`, then `make sync`" if version is None else ""
+        remedy += "; or `make promote`, then `make sync`" if version is None else ""
     raise ConfigError(f"{name} has no {what} in {uri}", remedy=remedy)
 
 

@@ -97,8 +97,8 @@ def test_answers_are_those_of_the_served_model(ending: str, place: Path, capsys:
     questions = {"cells": cells()}
     write(place / f"in.{ending}", questions if ending == "npz" else flat(questions))
     assert ask(f"in.{ending}", f"out.{ending}", "--version", "1") == 0
-    told = f"out.{ending}: {COUNT:,} answers of quatrain-allo, version 1"
-    assert told in capsys.readouterr().out
+    said = f"out.{ending}: {COUNT:,} answers of quatrain-allo, version 1"
+    assert said in capsys.readouterr().out
     parts = [served("allo").loaded.predict({"cells": each}) for each in np.split(cells(), [1000])]
     expected = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     expected = expected if ending == "npz" else flat(expected)
