@@ -96,7 +96,7 @@ def reading(path: Path, schema: Schema) -> Iterator[Questions]:
         if isinstance(error, DataError | ConfigError):
             raise
         reason = " ".join(str(error).split())
-        raise DataError(f"{path} cannot be read ({reason}); write it again") from None
+        raise DataError(f"{path} cannot be read ({reason}); mend it, or write it again") from None
 
 
 def _read_npz(path: Path, schema: Schema, files: ExitStack) -> Questions:
