@@ -219,7 +219,7 @@ def test_plots_show_one_column_of_a_file_without_blanks_against_steps():
 
 def test_registry_params_dvc_yaml_baselines_and_presets_name_the_same_models():
     assert set(SLOTS) == set(MODELS)
-    shared = {"preset", "checkpoint_seconds"}
+    shared = {"preset", "checkpoint_seconds", "drift"}
     assert set(Params.model_fields) == SETTINGS | LEARNING | shared | set(MODELS)
     assert {path.stem for path in (ROOT / "baselines").glob("*.json")} == set(MODELS)
     for preset in (ROOT / "presets").glob("*.yaml"):

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # Folder -> most code lines of the Python files in it; a file counts for the longest name that it is
 # below. Models that `make new` writes have none.
 BUDGETS: dict[str, float] = {
-    "src/quatrain": 2_115,
+    "src/quatrain": 2_119,
     "src/quatrain/api": 1_088,
     "src/quatrain/storage": 790,
     "src/quatrain/frameworks": 449,

@@ -1,15 +1,21 @@
 """recorded runs, or a Gymnasium environment -> a folder with the field that is learned of it"""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import quatrain
+from pipeline.judging import drift
 from pipeline.judging.render import markdown_table
 from pipeline.runtime.command import Options
+from pipeline.storage.params_file import read_params
 from quatrain.api.results import SAVED
-from quatrain.errors import ConfigError
+from quatrain.errors import ConfigError, DataError
+from quatrain.frameworks.packing import flatten
 from quatrain.models.active_dynamics.config import UserEnv, UserEnvTrain
 from quatrain.models.active_dynamics.rules import REFERENCES
+from quatrain.models.active_dynamics.user_env import data
 from quatrain.storage import folders
 
 MODEL, PRESET = "active_dynamics", "gymnasium"
@@ -42,11 +48,29 @@ def identify(options: Options) -> None:
     env |= {name: values[name] for name in UserEnv.model_fields if name in values}
     train = {name: values[name] for name in UserEnvTrain.model_fields if name in values}
     folders.check_free(Path(options.out), SAVED)
+    if recording:
+        check_recording(options.out, env, train)
     result = quatrain.fit(MODEL, PRESET, env=env, train=train)
     result.save(options.out)
     arm = result.config.shown_arm
     print(table(arm, result.scores), "", verdict(arm, result.scores), sep="\n")
     print(f"result: quatrain.load({options.out!r}), with plots() and predict()")
+
+
+def check_recording(out: str, env: Mapping[str, Any], train: Mapping[str, Any]) -> None:
+    """Compares a recording with that of the result in `out`, before anything is learned.
+
+    Raises:
+        DataError: it cannot be read; or it differs, and `drift` of params.yaml refuses that.
+    """
+    config = quatrain.config(MODEL, PRESET, env=env, train=train)
+    channels = drift.channels_of(config, flatten(data.collect(config, 0)))
+    learned = None
+    with suppress(DataError):  # there is none, or one of another version
+        old = quatrain.load(out)
+        if old.model == MODEL:
+            learned = drift.quantiles_of(drift.channels_of(old.config, flatten(old.dataset)))
+    drift.check(out, learned, channels, read_params(Path.cwd()).drift)
 
 
 def table(arm: str, scores: Mapping[str, float]) -> str:

@@ -4,6 +4,7 @@ from argparse import ArgumentTypeError
 from pathlib import Path
 
 from pipeline.runtime.command import (
+    PRESET_OPTION,
     Options,
     number,
     option,
@@ -62,6 +63,28 @@ def identify(options: Options) -> None:
     from pipeline.commands.identify import identify
 
     identify(options)
+
+
+@verb(
+    option("model", metavar="MODEL", help="as params.yaml has it"),
+    option(
+        "--input",
+        required=True,
+        type=Path,
+        metavar="FILE",
+        help="npz, csv or parquet: a row for each question",
+    ),
+    option("--output", required=True, type=Path, metavar="FILE", help="of the answers, likewise"),
+    PRESET_OPTION,
+    option("--version", type=whole_number, metavar="N", help="of the registered model (champion)"),
+)
+def predict(options: Options) -> None:
+    """Answers a file of questions of any length by a registered model."""
+    (model,) = selected_models([options.model])
+    from pipeline.commands.predict import predict
+
+    files = options.input, options.output
+    predict(Path.cwd(), model, options.preset, options.version, *files)
 
 
 @verb(

@@ -5,12 +5,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from pipeline.judging.drift import recording_of
 from pipeline.judging.machine import KEYS, describe, machine_of
 from pipeline.runtime import git
 from pipeline.runtime.errors import CommandFailed
 from pipeline.storage.params_file import checkout_of
 from pipeline.storage.run_key import params_of
-from quatrain.comparison_sides import differing
+from quatrain.differences import differing
 from quatrain.judgement import Judgement
 from quatrain.params import Params
 
@@ -19,7 +20,7 @@ SOURCES = ("src", "pipeline", "inputs")
 # Commits, and edited files, that are listed.
 MOST_LISTED = 5
 # What provenance has beside versions of libraries.
-KNOWN = {"run_key", "commit", "date", "seeds", "code", "data", "params", *KEYS}
+KNOWN = {"run_key", "commit", "date", "seeds", "code", "data", "params", "recording", *KEYS}
 UNRECORDED = "params, code, data, versions: unknown, for this baseline does not record them"
 SAME = "nothing that is recorded; params, code, data, versions and machine are the same"
 
@@ -28,15 +29,18 @@ def provenance_of(
     root: Path, model: str, params: Params, info: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Returns what a baseline records of the run that made its scores; info: as `FreshScores`."""
+    config = getattr(params, model)
+    recording = recording_of(root, model, config)
     return {
         "run_key": info["run_key"],
         "commit": git.revision(root, git.CODE),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "seeds": getattr(params, model).seeds,
+        "seeds": config.seeds,
         "code": info["code"],
         "data": info["dataset"],
         "params": params_of(params, model),
         **info["settings"],
+        **({"recording": recording} if recording else {}),
     }
 
 

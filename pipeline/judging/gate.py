@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.judging import render
+from pipeline.judging.baseline_files import damaged, read_baseline
 from pipeline.judging.changes import what_changed
 from pipeline.judging.scores import FreshScores, NotFresh, fresh_scores, path_of, scores_of
 from pipeline.runtime import console
@@ -20,7 +21,6 @@ from quatrain.judgement import Judgement, Line, Scores
 from quatrain.judgement import judge as judge_by
 from quatrain.params import Params
 from quatrain.registry import load
-from quatrain.storage import folders
 
 # Statuses of scores that become no baseline, even by force.
 UNUSABLE = {"missing", "not finite", "bad interval"}
@@ -132,29 +132,3 @@ def rules_of(model: str, preset: str, config: Any = None) -> tuple[Rule, ...]:
     config: of the model; None: one with an environment of this project.
     """
     return tuple(gated.under(preset) for gated in load(model).rules.gated(config))
-
-
-def baseline_path(root: Path, model: str) -> Path:
-    return root / "baselines" / f"{model}.json"
-
-
-def read_baseline(root: Path, model: str) -> dict[str, Any] | None:
-    """Returns the unchecked content of a baseline file; None if there is no file.
-
-    Raises:
-        DataError: it is not JSON, or belongs to another model.
-    """
-    path = baseline_path(root, model)
-    if not path.exists():
-        return None
-    try:
-        baseline = folders.read_json(path)
-    except DataError as error:
-        raise damaged(model, error.reason) from None
-    if not isinstance(baseline, dict) or baseline.get("model") != model:
-        raise damaged(model, f"baselines/{path.name}: is not the baseline of {model}")
-    return baseline
-
-
-def damaged(model: str, reason: str) -> DataError:
-    return DataError(reason, remedy=f"`git checkout baselines/{model}.json` restores it")

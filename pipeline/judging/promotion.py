@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipeline.judging import gate, render
+from pipeline.judging.baseline_files import baseline_path, read_baseline
 from pipeline.judging.changes import provenance_of
 from pipeline.judging.scores import fresh_scores
 from pipeline.runtime.console import redact
@@ -57,7 +58,7 @@ def promote(root: Path, work: Path, models: Sequence[str], params: Params, why: 
         )
     files = {}
     for change in promotions:
-        path = gate.baseline_path(root, change.before.model)
+        path = baseline_path(root, change.before.model)
         files[path.name] = encode_file(path, change.baseline)[0]
     write_together(root / "baselines", files)
     for name, change in zip(files, promotions, strict=True):
@@ -102,7 +103,7 @@ def with_entry(
     Raises:
         DataError: the file cannot be read.
     """
-    old = gate.read_baseline(root, model) or {"schema": SCHEMA, "model": model, "presets": {}}
+    old = read_baseline(root, model) or {"schema": SCHEMA, "model": model, "presets": {}}
     metrics = {rule.metric: entry_of(rule, scores) for rule in rules}
     by = git(root, "config", "user.name") or user()
     stored = dict(provenance) | {"by": by, "why": why and redact(why)}

@@ -29,8 +29,9 @@ COMPUTING = {
 # What shapes a learner beside its model's section. `device` and `devices` say where it is computed:
 # a learner may be evaluated elsewhere.
 SHAPING = ("seed", "threads", "deterministic")
-# Params that no result depends on: how often a learner is saved, and what names the values.
-IRRELEVANT = {"checkpoint_seconds", "preset"}
+# Params that no result depends on: how often a learner is saved, whether a recording is refused,
+# and what names the values.
+IRRELEVANT = {"checkpoint_seconds", "drift", "preset"}
 # Modules that shape the bytes of a result.
 WRITERS = (
     "src/quatrain/storage/folders.py",

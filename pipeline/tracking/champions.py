@@ -9,7 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pipeline.judging.gate import judge_scores, read_baseline
+from pipeline.judging.baseline_files import read_baseline
+from pipeline.judging.gate import judge_scores
 from pipeline.runtime.git import user
 from pipeline.storage.params_file import read_params
 from pipeline.tracking.registry import (

@@ -53,7 +53,7 @@ def origin_tags(root: Path, params: Params) -> dict[str, str]:
 
 
 def params_digest(params: Params) -> str:
-    return digest_of(params.model_dump(mode="json", exclude={"checkpoint_seconds"}))
+    return digest_of(params.model_dump(mode="json", exclude={"checkpoint_seconds", "drift"}))
 
 
 # Of its checkout.

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ import numpy as np
 from mlflow.exceptions import INTERNAL_ERROR, INVALID_PARAMETER_VALUE, MlflowException
 from mlflow.models import set_model
 from mlflow.pyfunc import PythonModel, scoring_server
+
+# The example that MLflow saves beside a model, as a body.
+EXAMPLE = "serving_input_example.json"
 
 
 class RequestRefused(MlflowException, ValueError):
@@ -37,6 +41,9 @@ class ServedModel(PythonModel):
         config = read_section(self.name, json.dumps(stored["config"]))
         arrays = load_file(context.artifacts["weights"])
         self.served = load(self.name).serve.load(config, arrays)
+        example = Path(context.artifacts["config"]).parents[1] / EXAMPLE
+        if scoring_server._SERVER_MODEL_PATH in os.environ and example.is_file():
+            document(lambda: self.operation(json.loads(example.read_text())))
 
     def predict(
         self,
@@ -61,6 +68,30 @@ class ServedModel(PythonModel):
         except ValueError as error:
             raise RequestRefused(error) from None
 
+    def operation(self, example: dict[str, Any]) -> dict[str, Any]:
+        """Returns what OpenAPI tells of /invocations: schema and example of request and answer."""
+        from quatrain.serving import KEY, MEDIA_TYPE, MOST_QUESTIONS, answer
+
+        answers = answer(self.name, self.served, example[KEY])
+        limits = {name: _limits(spec) for name, spec in self.served.inputs.items()}
+        asked = {
+            name: _array(spec.shape, limits[name], MOST_QUESTIONS)
+            for name, spec in self.served.inputs.items()
+        }
+        answered = {
+            name: _array(each.shape[1:], _number(each.dtype)) for name, each in answers.items()
+        }
+        reply = {"predictions": {name: each.tolist() for name, each in answers.items()}}
+        refusal = {"type": "object", "properties": {"message": {"type": "string"}}}
+        return {
+            "summary": f"Answers questions by {self.name}",
+            "requestBody": {"required": True, "content": {MEDIA_TYPE: _body(KEY, asked, example)}},
+            "responses": {
+                "200": _response("Answers", _body("predictions", answered, reply)),
+                "400": _response("The request does not fit: one line", {"schema": refusal}),
+            },
+        }
+
     def answer_body(self, model: Any, content_type: str | None, body: bytes) -> Any:
         """Answers the body of a POST to /invocations.
 
@@ -84,6 +115,55 @@ class ServedModel(PythonModel):
         text = StringIO()
         scoring_server.predictions_to_json(answer, text)
         return scoring_server.InvocationsResponse(text.getvalue(), 200, "application/json")
+
+
+def _number(dtype: Any) -> dict[str, Any]:
+    return {"type": "integer" if np.issubdtype(dtype, np.integer) else "number"}
+
+
+def _limits(spec: Any) -> dict[str, Any]:
+    """Returns the kind of an input's numbers, and their range: the widest of all its numbers."""
+    least, most = spec.limits
+    range_ = {"minimum": least.min().item(), "maximum": most.max().item()}
+    return _number(spec.dtype) | range_
+
+
+def _array(shape: tuple[int, ...], number: dict[str, Any], most: int | None = None) -> Any:
+    """Returns the schema of questions, at most so many, each an array of this shape."""
+    schema = number
+    for size in reversed(shape):
+        schema = {"type": "array", "items": schema, "minItems": size, "maxItems": size}
+    return {"type": "array", "items": schema} | ({"minItems": 1, "maxItems": most} if most else {})
+
+
+def _body(key: str, arrays: dict[str, Any], example: Any) -> dict[str, Any]:
+    """Returns schema and example of a body that has arrays by name below a key."""
+    named = {"type": "object", "properties": arrays, "required": [*arrays]}
+    schema = {"type": "object", "properties": {key: named}, "required": [key]}
+    return {"schema": schema | {"additionalProperties": False}, "example": example}
+
+
+def _response(description: str, content: dict[str, Any]) -> dict[str, Any]:
+    return {"description": description, "content": {"application/json": content}}
+
+
+def document(operation: Callable[[], dict[str, Any]]) -> None:
+    """Lets /openapi.json of MLflow's server, which /docs shows, tell what the model is asked.
+
+    The server makes its app after it has loaded the model, and describes no request.
+    """
+    from fastapi import FastAPI
+
+    plain = getattr(FastAPI.openapi, "plain", FastAPI.openapi)
+
+    def openapi(app: FastAPI) -> dict[str, Any]:
+        schema: dict[str, Any] = plain(app)
+        if post := schema["paths"].get("/invocations", {}).get("post"):
+            post |= operation()
+        return schema
+
+    vars(openapi)["plain"] = plain
+    setattr(FastAPI, "openapi", openapi)  # noqa: B010  mypy forbids a plain assignment
 
 
 def check_bodies() -> None:

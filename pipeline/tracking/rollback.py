@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.judging.gate import baseline_path, rules_of
+from pipeline.judging.baseline_files import baseline_path
+from pipeline.judging.gate import rules_of
 from pipeline.judging.promotion import with_entry
 from pipeline.storage.params_file import read_params, workspace_of
 from pipeline.tracking.champions import CHAMPION, SINCE, set_champions

@@ -12,7 +12,7 @@ from pipeline.storage.figures import encode, write_figures
 from pipeline.storage.run_key import sources_of
 from pipeline.trials.sides import Request
 from quatrain.comparison import Comparison, Table
-from quatrain.comparison_sides import differing
+from quatrain.differences import differing
 from quatrain.envs.host.score import ORIGIN
 from quatrain.registry import MODELS
 from quatrain.storage.atomic_write import write_together

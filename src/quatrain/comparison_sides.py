@@ -6,6 +6,7 @@ from typing import Any
 from pydantic_core import to_json
 
 from quatrain.baselines import Rule
+from quatrain.differences import differing
 from quatrain.envs.host.rules import RETURN
 from quatrain.errors import ConfigError
 from quatrain.validation import nearest
@@ -13,8 +14,6 @@ from quatrain.validation import nearest
 # Keys, and characters of a value, that a description shows.
 SHOWN_KEYS = 3
 SHOWN_CHARACTERS = 40
-# In place of the value of a key that one side does not have.
-UNSET = "unset"
 # Sections, and parts of names in `collect`, of keys on which held-out worlds and scores depend.
 OF_WORLDS = ("env.", "evaluate.")
 OF_HELD_OUT = ("held_out", "plates", "starts")
@@ -45,18 +44,6 @@ def deciding_rule(rules: Sequence[Rule], metric: str | None, key: str = "metric"
             f"{nearest(str(metric), names)}; name one of {', '.join(names)}"
         )
     return decisive[metric]
-
-
-def differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Returns both values of each dotted key whose values differ."""
-    pairs: dict[str, tuple[Any, Any]] = {}
-    for key in {**before, **after}:
-        old, new = (side.get(key, UNSET) for side in (before, after))
-        if isinstance(old, Mapping) and isinstance(new, Mapping):
-            pairs |= {f"{key}.{inner}": pair for inner, pair in differing(old, new).items()}
-        elif old != new:
-            pairs[key] = old, new
-    return pairs
 
 
 def world_keys(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:

@@ -94,6 +94,9 @@ class _SharedParams(Section):
         le=86400,
         description="interval of checkpoints: the most work that an interruption loses",
     )
+    drift: Literal["warn", "refuse"] = Field(
+        description="what to do if a recording differs from that of the accepted model"
+    )
 
     def check(self) -> None:
         for model in MODELS:

@@ -5,8 +5,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from pipeline.judging.baseline_files import baseline_path
 from pipeline.judging.changes import provenance_of
-from pipeline.judging.gate import baseline_path, rules_of
+from pipeline.judging.gate import rules_of
 from pipeline.judging.scores import digests_of, path_of, write_scores
 from pipeline.storage.params_file import read_params
 from pipeline.storage.run_key import code_digest, shaping

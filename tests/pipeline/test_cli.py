@@ -123,6 +123,7 @@ from importlib import import_module
 from pipeline.cli import VERBS, main
 needs = {name: ["allo"] for name in ("compare", "profile")}
 needs |= {"grids": ["catalogue"], "sweep": ["sweeps/allo_lr.yaml"]}
+needs["predict"] = ["allo", "--input", "in.csv", "--output", "out.csv"]
 def loaded(*names):
     return [name for name in names if name in sys.modules]
 for name in VERBS:

@@ -11,6 +11,7 @@ from pipeline.commands.verbs import matrix
 from tests.conftest import shapes_unchecked
 from tests.models.active_dynamics.test_user_env import DT, log, write
 
+ENV = {"actions": ["u"], "states": ["theta", "omega"], "angles": ["theta"], "dt": DT}
 COLUMNS = ("--actions", "u", "--states", "theta,omega", "--angles", "theta")
 
 
@@ -19,9 +20,11 @@ def test_a_recording_gives_a_table_and_a_result(project, capsys):
     with shapes_unchecked():
         command = ["identify", "--recording", "run.csv", *COLUMNS, "--dt", str(DT)]
         assert main([*command, "--out", "mine"]) == 0
-        capsys.readouterr()
+        assert "no model of a recording in mine" in capsys.readouterr().out
         assert main([*command, "--control", "0;0;2", "--out", "mine"]) == 0  # in its place
     out, err = capsys.readouterr()
+    assert "| omega " in out
+    assert "warning: the recording differs" not in err
     assert "319 transitions of 1 runs to learn from; 80 transitions of 1 runs held out" in err
     assert "states cos theta, sin theta, omega; actions u" in err
     rows = out.splitlines()
@@ -32,6 +35,25 @@ def test_a_recording_gives_a_table_and_a_result(project, capsys):
     config = quatrain.load(project / "mine").config
     assert config.env.control == ((0.0,), (0.0,), (2.0,))
     assert config.env.dt == DT
+
+
+def test_a_recording_in_other_units_is_refused_before_anything_is_learned(project, capsys):
+    with shapes_unchecked():
+        quatrain.fit(
+            "active_dynamics",
+            env={"kind": "recording", "path": str(write(project / "run.csv", log(400))), **ENV},
+        ).save(project / "mine")
+    write(project / "run.csv", log(400) * [1, 1, 1, 10])
+    params = (project / "params.yaml").read_text().replace("drift: warn", "drift: refuse")
+    (project / "params.yaml").unlink()
+    (project / "params.yaml").write_text(params)
+    command = ["identify", "--recording", "run.csv", *COLUMNS, "--dt", str(DT), "--out", "mine"]
+    capsys.readouterr()
+    assert main(command) == 3
+    out, err = capsys.readouterr()
+    assert [line.split("|")[1].strip() for line in out.splitlines() if "yes" in line] == ["omega"]
+    (line,) = err.splitlines()
+    assert "the recording differs in omega from that of the model in mine" in line
 
 
 @pytest.mark.parametrize(

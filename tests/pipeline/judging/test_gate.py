@@ -140,7 +140,7 @@ def test_a_summary_gives_each_reason_once():
         "**Passed**: all 2 scores hold their baselines. 1 better: `make promote` would store that."
     )
     assert summary([passed, broken]) == (
-        "**Broken**: 1 of 4 scores.\n\n* **iqn**: gap is NaN or infinite"
+        "**Undecided**: 1 of 4 scores.\n\n* **iqn**: gap is NaN or infinite"
     )
     reason = "* **iqn**: preset 'default' has no baseline yet"
     assert summary([passed, first]) == f"**No baseline yet**: 2 of 4 scores.\n\n{reason}"

@@ -6,13 +6,15 @@ import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from ruamel.yaml import YAML
 
 from pipeline.cli import main
-from pipeline.judging import render
+from pipeline.judging import drift, render
 from pipeline.judging.gate import gate, rules_of
 from pipeline.judging.promotion import promote
 from pipeline.judging.scores import NotFresh, read_scores
@@ -22,6 +24,7 @@ from quatrain.baselines import StoredMetric
 from quatrain.errors import DataError
 from quatrain.presets import read_raw
 from quatrain.registry import MODELS
+from quatrain.storage import folders
 from tests.conftest import ROOT
 from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.scored_workspace import DATASET, PROVENANCE, SCORES, SETTINGS, Workspace
@@ -214,3 +217,20 @@ def test_committed_baselines_are_what_promote_writes(model: str):
         for rule in rules_of(model, preset, config):
             stored_metric = StoredMetric.model_validate(entry["metrics"][rule.metric])
             assert stored_metric.differs_from(rule) is None
+
+
+def test_a_recording_is_stored_for_the_next_to_be_compared_with(space: Workspace):
+    params = read_params(space.root)
+    config = SimpleNamespace(is_recorded=True, env=SimpleNamespace(columns=("x",)))
+    assert drift.recording_of(space.root, "allo", config) == {}  # data/allo is not there
+    walks = {"table/observations": np.float32([[0.1], [2]]), "train/state": np.arange(100) % 2}
+    folders.save(space.data, {"dataset.safetensors": walks}, {})
+    learned = drift.recording_of(space.root, "allo", config)
+    assert {*learned["x"]} == {0.1, 2}
+    assert drift.accepted(space.root, "allo", params) is None
+    baseline = space.baseline()
+    baseline["presets"]["default"]["provenance"]["recording"] = learned
+    space.edit_baseline(baseline)
+    assert drift.accepted(space.root, "allo", params) == learned
+    shutil.rmtree(space.data)  # of what was evaluated
+    assert gate_code(space) == 0

@@ -187,7 +187,7 @@ def test_a_process_without_the_checkout_answers_the_same(form: str, tmp_path: Pa
 
 
 @pytest.mark.full
-def test_the_server_that_a_user_starts_refuses_and_answers_the_next(tmp_path: Path):
+def test_the_server_that_a_user_starts_describes_itself_refuses_and_answers(tmp_path: Path):
     model, port = served("allo"), free_port()
     command = [sys.executable, "-m", "mlflow", "models", "serve", "--env-manager", "local"]
     with subprocess.Popen(
@@ -200,7 +200,16 @@ def test_the_server_that_a_user_starts_refuses_and_answers_the_next(tmp_path: Pa
         try:
             until(lambda: socket.socket().connect_ex(("127.0.0.1", port)) == 0)
             check_refusal(post(port, b'{"inputs": {}, "x": 1}'), "the body has inputs, x; send")
-            check_answer(model, post(port, body_of(model.example)), model.example)
+            with urlopen(f"http://127.0.0.1:{port}/openapi.json") as page:
+                described = json.load(page)["paths"]["/invocations"]["post"]
+            request = described["requestBody"]["content"]["application/json"]
+            asked = request["schema"]["properties"]["inputs"]["properties"]
+            assert asked["cells"]["items"]["items"]["type"] == "integer"
+            assert request["example"] == {"inputs": model.example}
+            reply = post(port, body_of(model.example))
+            check_answer(model, reply, model.example)
+            answered = described["responses"]["200"]["content"]["application/json"]
+            assert answered["example"] == json.loads(reply.text)
         finally:
             os.killpg(server.pid, 15)
 
