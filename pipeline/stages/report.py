@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from pipeline.judging import render
+from pipeline.reporting import stills
 from pipeline.reporting.page import as_html
 from pipeline.reporting.sections import page, read_all, title_of
 from pipeline.runtime import console
@@ -10,7 +11,7 @@ from pipeline.storage.params_file import read_params
 from pipeline.tracking.origin import changes
 from pipeline.tracking.run import Run
 from quatrain.storage import folders
-from quatrain.storage.atomic_write import write_together
+from quatrain.storage.atomic_write import write_exactly, write_together
 
 
 def report() -> None:
@@ -23,7 +24,9 @@ def report() -> None:
     results = read_all(root, params)
     judgements = [result.judgement for result in results]
     markdown = page(results)
-    html = as_html(markdown, title_of(judgements), reports)
+    html = as_html(page(results, whole=True), title_of(judgements), reports)
+    shown = {each.judgement.model: next(iter(each.plots)) for each in results if each.plots}
+    write_exactly(reports / stills.FOLDER, stills.stills_of(reports, shown))
     write_together(reports, {"report.md": markdown.encode(), "report.html": html.encode()})
     digest = folders.file_digest(reports / "report.md")
     with Run.of_pipeline(root, params, digest) as run:
