@@ -33,7 +33,7 @@ $(call read_by,MODELS,repro gate promote results)
 $(call read_by,JOBS,repro retrain)
 $(call read_by,MODEL,profile compare)
 
-.PHONY: help setup moto cluster docs new compare sweep repro test test-full check lock schema ui experiments sync gate promote retrain verify identify grids states fields decoders results bench bench-peers profile campaign clean
+.PHONY: help setup moto cluster docs new compare sweep repro test test-full check lock schema ui experiments plots sync gate promote retrain verify identify grids states fields decoders results bench bench-peers profile campaign clean
 
 help:  ## this menu
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -123,6 +123,9 @@ ui: $(STAMP)  ## the MLflow UI: prints the address of its page of runs (PORT=)
 
 experiments: $(STAMP)  ## experiments of `dvc exp run` side by side: the scores and params that differ
 	@$(BIN)/dvc exp show --only-changed --drop '.*/' $(ARGS)
+
+plots: $(STAMP)  ## curves and pictures that differ from those of a commit, into dvc_plots/differences.html (AGAINST=HEAD~1)
+	@$(BIN)/python -m pipeline plots $(or $(AGAINST),HEAD)
 
 sync: $(STAMP)  ## deliver pending metrics and files, set the aliases (ARGS=--from-start: send all anew)
 	@$(BIN)/python -m pipeline sync $(ARGS)
