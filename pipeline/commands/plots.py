@@ -65,7 +65,7 @@ def write_differences(root: Path, revision: str) -> str:
         for side, content in ((revision, sides.old), ("here", sides.new)):
             name = f"{len(files)}{PurePosixPath(path).suffix}"
             files |= {name: content[path]} if path in content else {}
-            picture = enlarged_by_click(path, name) if path in content else "-"
+            picture = enlarged_by_click(path, name) if path in content else "(none)"
             cells.append(f"{plain(side)} {picture}")
         parts.append(f"{plain(path)}\n\n{side_by_side(cells)}")
     with TemporaryDirectory() as folder:
