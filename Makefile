@@ -36,7 +36,7 @@ $(call read_by,JOBS,repro back retrain)
 $(call read_by,MODEL,profile compare rollback)
 $(call read_by,VERSION,rollback)
 
-.PHONY: help setup moto cluster docs new compare sweep repro test test-full check lock schema ui experiments sync back gate promote rollback retrain verify identify grids states fields decoders results bench bench-peers profile campaign clean
+.PHONY: help setup moto cluster docs new compare sweep repro test test-full check lock schema ui experiments plots sync back gate promote rollback retrain verify identify grids states fields decoders results bench bench-peers profile campaign clean
 
 # Groups of the menu: a target is in the one whose number is after its `##`.
 GROUPS := '1 first steps' '2 change and compare' '3 look' '4 baselines and the registry' '5 data of your own' '6 developing'
@@ -130,6 +130,9 @@ ui: $(STAMP)  ##3 the MLflow UI: prints the address of its page of runs (PORT=)
 
 experiments: $(STAMP)  ##2 experiments of `dvc exp run`: the scores and params that differ
 	@$(BIN)/dvc exp show --only-changed --drop '.*/' $(ARGS)
+
+plots: $(STAMP)  ##3 what differs from a commit in curves and pictures (AGAINST=HEAD~1)
+	@$(BIN)/python -m pipeline plots $(or $(AGAINST),HEAD)
 
 sync: $(STAMP)  ##4 deliver pending metrics and files, set the aliases (ARGS=--from-start)
 	@$(BIN)/python -m pipeline sync $(ARGS)

@@ -97,3 +97,14 @@ def profile(options: Options) -> None:
     from pipeline.commands.profile import profile
 
     profile(Path.cwd(), model, options.seconds)
+
+
+@verb(
+    option("revision", nargs="?", default="HEAD", metavar="COMMIT", help="or branch, or tag"),
+    reads_params=False,
+)
+def plots(options: Options) -> None:
+    """Draws the curves and pictures that differ from those of a commit, into dvc_plots."""
+    from pipeline.commands.plots import write_differences
+
+    print(f"plots: {write_differences(Path.cwd(), options.revision)}")

@@ -18,6 +18,8 @@ from quatrain.judgement import (
 )
 
 HEAD = ("model", "metric", "score", "baseline", "difference", "allowed", "status")
+# Cards of a row, where no style says how many fit.
+CARDS = 2
 
 
 def rows(judgements: Sequence[Judgement]) -> list[tuple[str, ...]]:
@@ -126,6 +128,18 @@ def changes_of_all(judgements: Sequence[Judgement]) -> str:
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Returns a table of GitHub's Markdown without padding, so that its rows diff one by one."""
     return tabulate(rows, head, tablefmt="github", disable_numparse=True, stralign=None)
+
+
+def side_by_side(cells: Sequence[str]) -> str:
+    """Returns a table without heads; the page's style makes its cells cards, as many as fit."""
+    rows = [cells[place : place + CARDS] for place in range(0, len(cells), CARDS)]
+    table = markdown_table([""] * len(rows[0]), rows)
+    return f'<div class="cards">\n\n{table}\n\n</div>'
+
+
+def enlarged_by_click(name: str, path: str) -> str:
+    """Returns a picture for a card that the page's style enlarges, without a script."""
+    return f"<details><summary>![{plain(name)}]({path})</summary></details>"
 
 
 def plain(text: object) -> str:

@@ -30,9 +30,11 @@ def as_html(markdown: str, title: str, folder: Path) -> str:
     reader = MarkdownIt("commonmark", {"html": True}).enable("table")
     reader.add_render_rule("image", _image)
     tokens = reader.parse(markdown)
+    headings = []
     for token, content in pairwise(tokens):
         if token.type == "heading_open":
             token.attrSet("id", content.content)  # for links such as `#allo`
+            headings.append(content.content)
     body = reader.renderer.render(tokens, reader.options, {"folder": folder})
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -40,8 +42,19 @@ def as_html(markdown: str, title: str, folder: Path) -> str:
         '<meta name="color-scheme" content="light dark">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
         f"<title>{html.escape(title)}</title>\n<style>\n{STYLE.read_text()}</style>\n</head>\n"
-        f'<body class="{html.escape(title.partition(":")[0].lower())}">\n{body}</body>\n</html>\n'
+        f'<body class="{html.escape(title.partition(":")[0].lower())}">\n'
+        f"{_navigation(headings[1:])}<main>\n{body}</main>\n</body>\n</html>\n"
     )
+
+
+def _navigation(headings: Sequence[str]) -> str:
+    """Returns links to the sections; the style shows them beside the page, or folded above it."""
+    links = [
+        f'<a href="#{html.escape(heading)}">{html.escape(heading)}</a>\n' for heading in headings
+    ]
+    top = '<a href="#">Top</a>\n'
+    folded = f"<details><summary>Contents</summary>\n{top}{''.join(links)}</details>"
+    return f"<nav>\n{folded}\n</nav>\n" if links else ""
 
 
 def _image(

@@ -2,7 +2,8 @@
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -13,6 +14,7 @@ from pipeline.judging.machine import describe, machine_of
 from pipeline.judging.render import plain
 from pipeline.judging.scores import path_of
 from pipeline.reporting.marks import LEGEND, mark, name_of
+from pipeline.reporting.stills import still_path
 from pipeline.runtime.hints import promote_hint
 from pipeline.storage.stored_pictures import MEDIA, read_picture
 from pipeline.tracking.records import padded
@@ -30,10 +32,13 @@ INTERVALS = (
 
 
 class Result(NamedTuple):
-    """Holds what the report shows of one model; plots: path relative to the report -> caption."""
+    """Holds what the report shows of one model; plots: path relative to the report -> caption, the
+    first of them on the model's card. still: whether git has one, for a model that did not run here.
+    """
 
     judgement: Judgement
     plots: Mapping[str, str]
+    still: bool = False
 
 
 def read_all(root: Path, params: Params) -> list[Result]:
@@ -44,7 +49,11 @@ def read_all(root: Path, params: Params) -> list[Result]:
         DataError: scores, baseline, learner or pictures of a model cannot be read.
     """
     return [
-        Result(judge_committed(root, model, params), read_plots(root, model))
+        Result(
+            judge_committed(root, model, params),
+            read_plots(root, model),
+            (root / "reports" / still_path(model)).exists(),
+        )
         for model in MODELS
         if params.preset == "default" or path_of(root, model).exists()
     ]
@@ -62,26 +71,62 @@ def title_of(judgements: Sequence[Judgement]) -> str:
     return f"{render.verdict(judgements)}: preset {judgements[0].preset}"
 
 
-def page(results: Sequence[Result]) -> str:
-    """Returns the whole page: the verdict first, then a section per model."""
+def page(results: Sequence[Result], whole: bool = False) -> str:
+    """Returns the page: the verdict, a card per model, all judged scores, a section per model.
+
+    whole: with all pictures, for a browser; git has a still of each model's first alone.
+    """
     judgements = [result.judgement for result in results]
-    head = ("model", "verdict", "judged by", "score", "baseline", "difference", "where it stands")
-    rows = [
-        [f"[{each.model}](#{each.model})", count(each), *score_row(each, each.lines[0])[:-1]]
-        for each in judgements
-    ]
-    settings = [each.learner["settings"] for each in judgements if each.learner]
-    machines = dict.fromkeys(describe(machine_of(each)) for each in settings)
     parts = [
         f"# {plain(title_of(judgements))}",
         render.summary(judgements),
-        render.markdown_table(head, rows),
+        cards(results, whole),
+        "" if whole else "All pictures: `report.html`, which `make repro` writes beside this page.",
+        "## Scores",
+        judged_scores(judgements),
         f"{LEGEND}. {INTERVALS}",
-        f"Machine: {plain('; '.join(machines) or 'unknown')}.",
-        f"All runs: [in `make ui`]({EXPERIMENTS_PAGE}).",
-        *map(model_section, results),
+        f"{machine(judgements)} All runs: [in `make ui`]({EXPERIMENTS_PAGE}).",
+        *(model_section(result, whole) for result in results),
     ]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def cards(results: Sequence[Result], whole: bool) -> str:
+    """Returns a card per model: verdict, first score, first picture."""
+    return render.side_by_side([card(result, whole) for result in results])
+
+
+def card(result: Result, whole: bool) -> str:
+    judgement = result.judgement
+    model, line = judgement.model, judgement.lines[0]
+    score = f"{plain(line.metric)} {render.number(line.value)}"
+    lines = [
+        f"[{model}](#{model}): {count(judgement)}",
+        f"{score}, baseline {render.number(line.baseline)}: {render.status(line.status)}",
+    ]
+    for path, caption in islice(result.plots.items(), 1):
+        shown = f"{render.enlarged_by_click(model, quote(path))}<small>{plain(caption)}</small>"
+        lines.append(shown if whole else f"![{model}]({still_path(model)})")
+    if not result.plots and result.still:
+        lines.append(f"![{model}]({still_path(model)})")
+    return "<br>".join(lines)
+
+
+def judged_scores(judgements: Sequence[Judgement]) -> str:
+    """Returns a table of all judged scores, each model named in its first row."""
+    head = ("model", "metric", "score", "baseline", "difference", "where it stands", "status")
+    rows = [
+        ["" if place else f"[{each.model}](#{each.model})", *score_row(each, line)]
+        for each in judgements
+        for place, line in enumerate(each.lines)
+    ]
+    return render.markdown_table(head, rows)
+
+
+def machine(judgements: Sequence[Judgement]) -> str:
+    settings = [each.learner["settings"] for each in judgements if each.learner]
+    machines = dict.fromkeys(describe(machine_of(each)) for each in settings)
+    return f"Machine: {plain('; '.join(machines) or 'unknown')}."
 
 
 def count(judgement: Judgement) -> str:
@@ -92,25 +137,25 @@ def count(judgement: Judgement) -> str:
     return f"**{broken} of {total} broken**" if broken else f"{total} of {total} hold"
 
 
-def model_section(result: Result) -> str:
+def model_section(result: Result, whole: bool) -> str:
     judgement = result.judgement
     model = judgement.model
     first = f"Scores: {count(judgement)}."
     if judgement.only_lacks_a_baseline:
         first += f" {promote_hint(judgement.preset, model)} stores one."
-    head = ("metric", "score", "baseline", "difference", "where it stands", "status")
     parts = [
         f"## {model}",
         f"{first} {baseline_origin(judgement.provenance)}",
         meanings(judgement.lines),
-        render.markdown_table(head, [score_row(judgement, line) for line in judgement.lines]),
         changes_section(judgement),
-        plots_section(result.plots),
+        plots_section(dict(islice(result.plots.items(), 1, None))) if whole else "",
         champions_section(judgement),
         folded("Rules and references of each score", rules_table(judgement)),
     ]
     if judgement.learner:
-        parts.append(folded(f"All scores of {model}", all_scores(judgement.scores)))
+        gated = {line.metric for line in judgement.lines}
+        others = other_scores(judgement.scores, gated)
+        parts.append(folded(f"Scores of {model} that are not judged", others))
         # Run ids differ from store to store, the run key does not.
         search = f"tags.\"quatrain.run_key\" = '{judgement.learner['run_key']}'"
         link = f"[in `make ui`]({EXPERIMENTS_PAGE}&searchFilter={quote(search, safe='')})"
@@ -197,7 +242,7 @@ def champions_section(judgement: Judgement) -> str:
 
 def plots_section(plots: Mapping[str, str]) -> str:
     if not plots:
-        return "No plots."
+        return ""
     images = []
     for path, caption in plots.items():
         name = PurePosixPath(path).stem.replace("_", " ")
@@ -208,9 +253,9 @@ def plots_section(plots: Mapping[str, str]) -> str:
     return folded(title, "\n\n".join(images), " open")
 
 
-def all_scores(scores: Scores) -> str:
+def other_scores(scores: Scores, gated: Collection[str]) -> str:
     ends = {f"{name}{end}" for name in scores for end in ("_low", "_high")}
-    return render.scores_table(scores, sorted(scores.keys() - ends, key=padded))
+    return render.scores_table(scores, sorted(scores.keys() - ends - {*gated}, key=padded))
 
 
 def folded(summary: str, body: str, state: str = "") -> str:

@@ -4,6 +4,7 @@ import time
 from pathlib import Path
 
 from pipeline.judging import render
+from pipeline.reporting import stills
 from pipeline.reporting.page import as_html
 from pipeline.reporting.sections import page, read_all, title_of
 from pipeline.storage.params_file import read_params
@@ -12,7 +13,7 @@ from pipeline.tracking.origin import DESCRIPTION_TAG, title
 from pipeline.tracking.run import Run
 from pipeline.tracking.verdicts import record_verdicts, tags_of_all
 from quatrain.storage import folders
-from quatrain.storage.atomic_write import write_together
+from quatrain.storage.atomic_write import write_exactly, write_together
 
 
 def report() -> None:
@@ -26,7 +27,13 @@ def report() -> None:
     results = read_all(root, params)
     judgements = [result.judgement for result in results]
     markdown = page(results)
-    html = as_html(markdown, title_of(judgements), reports)
+    html = as_html(page(results, whole=True), title_of(judgements), reports)
+    shown = {
+        each.judgement.model: next(iter(each.plots), stills.still_path(each.judgement.model))
+        for each in results
+        if each.plots or each.still
+    }
+    write_exactly(reports / stills.FOLDER, stills.stills_of(reports, shown))
     write_together(reports, {"report.md": markdown.encode(), "report.html": html.encode()})
     digest = folders.file_digest(reports / "report.md")
     verdicts = record_verdicts(root, judgements)

@@ -38,6 +38,9 @@ NEW_CELL: Color = (213, 94, 0)
 SHADES = 24
 SOFT: Color = (243, 246, 250)
 STIFF: Color = (118, 152, 190)
+# Radius of a cell in pixels of the plate, and its least in those of a picture.
+CELL_RADIUS = 2
+LEAST_RADIUS = 4
 # Pixels of the longer side of a picture.
 SIDE = 600
 
@@ -146,9 +149,10 @@ def draw_colony(
     points = (cells - [left, high]) * [scale, -scale]
     for child in np.flatnonzero((parents >= 0) & (parents < len(cells))):
         draw.line((*points[parents[child]], *points[child]), INK)
+    radius = max(LEAST_RADIUS, CELL_RADIUS * scale)
     for color, shown in ((CELL, points[~new]), (NEW_CELL, points[new])):
         for point in shown:
-            draw.circle(tuple(point), 4 if window is None else 6, color)
+            draw.circle(tuple(point), radius, color)
     return np.array(image)
 
 

@@ -1,5 +1,7 @@
 """Every figure of every run, and the numbers that they show."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -43,3 +45,11 @@ def test_charts_agree_with_the_scored_error_in_true_coordinates(name: str):
     inside = chart.inside
     size = np.sqrt(np.square(chart.error(1)[inside]).sum() / np.square(chart.true[inside]).sum())
     assert size == pytest.approx(study.estimate.nrmse[-1, 1], rel=0.05)
+
+
+def test_the_film_has_a_frame_for_each_checkpoint_with_what_was_learned_by_then():
+    study = named("default").study
+    with shapes_unchecked():
+        film = plane.film_field(study)
+    assert len(film.frames) == len(study.steps)
+    assert all((before != after).any() for before, after in pairwise(film.frames))

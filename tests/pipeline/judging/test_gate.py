@@ -144,7 +144,7 @@ def test_a_summary_gives_each_reason_once():
     )
     reason = "* **iqn**: preset 'default' has no baseline yet"
     assert summary([passed, first]) == f"**No baseline yet**: 2 of 4 scores.\n\n{reason}"
-    assert verdict([broken, first]) == "Broken"
+    assert verdict([broken, first]) == "Undecided"
 
 
 def test_text_from_a_file_is_escaped():

@@ -2,11 +2,13 @@
 
 import re
 import shutil
+from io import BytesIO
 from typing import Any
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from PIL import Image
 
 from pipeline.judging.gate import rules_of
 from pipeline.judging.promotion import promote
@@ -14,6 +16,7 @@ from pipeline.judging.scores import NotFresh
 from pipeline.reporting import scores_page, sections
 from pipeline.reporting.marks import mark
 from pipeline.reporting.scores_page import BEGIN, END
+from pipeline.reporting.stills import stills_of
 from pipeline.stages import report
 from pipeline.storage.figures import encode, png
 from pipeline.storage.params_file import read_params
@@ -31,8 +34,8 @@ RUNS = "http://127.0.0.1:5000/#/experiments?workflowType=machine_learning"
 PNG = png(Figure(figsize=(1, 1)))
 
 
-def page(space: Workspace) -> str:
-    return sections.page(sections.read_all(space.root, read_params(space.root)))
+def page(space: Workspace, whole: bool = False) -> str:
+    return sections.page(sections.read_all(space.root, read_params(space.root)), whole)
 
 
 def section(text: str, model: str = "allo") -> str:
@@ -41,8 +44,9 @@ def section(text: str, model: str = "allo") -> str:
 
 
 def row(text: str, metric: str) -> list[str]:
-    """Returns the cells of a judged metric of allo."""
-    matches = re.search(rf"^\| {re.escape(metric)} \| (.+) \|$", section(text), re.MULTILINE)
+    """Returns the cells of a judged metric."""
+    pattern = rf"^\| \S* ?\| {re.escape(metric)} \| (.+) \|$"
+    matches = re.search(pattern, section(text, "Scores"), re.MULTILINE)
     assert matches
     return matches[1].split(" | ")
 
@@ -54,29 +58,29 @@ def draw_pictures(space: Workspace, **pictures: Any) -> None:
         (plots / name).write_bytes(data)
 
 
-def test_the_verdict_comes_first_then_a_row_per_model(space: Workspace):
+def test_the_verdict_comes_first_then_a_card_per_model(space: Workspace):
     count = sum(COUNTS.values())
     passed = f"# Passed: preset default\n\n**Passed**: all {count} scores hold their baselines."
     text = page(space)
-    assert text.startswith(f"{passed}\n\n| model |")
-    assert "\n\nMachine: AMD (family 25, model 1), 2 threads.\n" in text
+    assert text.startswith(f'{passed}\n\n<div class="cards">')
+    assert text.count("Machine: AMD (family 25, model 1), 2 threads.") == 1
     space.score(cosine_mean=1.02)
     offer = " 1 better: `make promote` would store that.\n\n"
-    assert page(space).startswith(f"{passed}{offer}| model |")
+    assert page(space).startswith(f"{passed}{offer}<div")
     space.score(cosine_mean=1.02, cosine_min=0.5)
     broken = page(space)
     assert broken.startswith(
         f"# Worse: preset default\n\n**Worse**: 1 of {count} scores.\n\n"
         "* **allo**: cosine_min 0.5 is 0.48 worse than baseline 0.98 "
-        "(higher is better, tolerance 0.03)\n\n| model |"
+        "(higher is better, tolerance 0.03)\n\n<div"
     )
-    rows = re.findall(r"^\| \[(\w+)\]\(#(\w+)\) \| (.+?) \| (\S+)", broken, re.MULTILINE)
+    cards = re.findall(r"\[(\w+)\]\(#(\w+)\): (.+?)<br>(\S+) ", broken)
     summaries = {model: f"{count} of {count} hold" for model, count in COUNTS.items()}
     summaries["allo"] = "**1 of 3 broken**"
-    assert rows == [
+    assert cards == [
         (model, model, summaries[model], rules_of(model, "default")[0].metric) for model in MODELS
     ]
-    assert re.findall(r"^## (.+)$", broken, re.MULTILINE) == list(MODELS)
+    assert re.findall(r"^## (.+)$", broken, re.MULTILINE) == ["Scores", *MODELS]
 
 
 def test_a_section_shows_scores_rules_references_run_and_baseline(space: Workspace):
@@ -92,11 +96,11 @@ def test_a_section_shows_scores_rules_references_run_and_baseline(space: Workspa
         "untrained network 0.120<br>constant 0.090<br>random numbers 0.080 | true vectors 1.000 |",
         "* **cosine_mean**: agreement of the learned with the true eigenvectors",
         "| orthogonality | lower | 0.1 | - | - | - |",
-        "No plots.",
     ):
         assert part in section(text)
     names = re.findall(r"^\| (\S+) \| [\d.]+ \|$", section(text), re.MULTILINE)
-    assert set(names) == set(SCORES["allo"])
+    gated = {rule.metric for rule in rules_of("allo", "default")}
+    assert set(names) == set(SCORES["allo"]) - gated
     assert names.index("cosine/2") + 1 == names.index("cosine/10")
     lowered = {"date": "2026-01-02", "commit": "f00", "seeds": 3, "why": "smaller network"}
     said = "Baseline: 2026-01-02, commit f00, 3 seeds; stored by force: smaller network."
@@ -116,13 +120,24 @@ def test_scores_are_shown_without_a_baseline_but_not_if_they_are_stale(space: Wo
     why = "* **allo**: allo was not evaluated yet; run `make repro`"
     assert why.replace("`", r"\`") in text
     assert row(text, "-") == ["-", "-", "-", "-", "**missing**"]
-    assert "All scores of allo" not in text
-    assert "All scores of iqn" in text
+    assert "Scores of allo that are not judged" not in text
+    assert "Scores of iqn that are not judged" in text
 
 
-def test_a_model_that_is_not_here_has_the_commits_scores(space: Workspace):
+def test_a_model_that_is_not_here_has_the_commits_scores_and_still(
+    space: Workspace, uri: str, monkeypatch: Patch
+):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    draw_pictures(space, a=Figure(figsize=(1, 1)))
+    report.report()
+    still = space.root / "reports" / "cards" / "allo.webp"
+    before = still.read_bytes()
     shutil.rmtree(space.weights)
+    shutil.rmtree(space.root / "reports" / "allo" / "plots")
+    report.report()
+    assert still.read_bytes() == before
     text = page(space)
+    assert "![allo](cards/allo.webp)" in text
     assert text.startswith("# Passed: preset default\n")
     assert row(text, "cosine_mean")[-1] == "ok"
     assert "What changed since the baseline" not in section(text)
@@ -159,14 +174,25 @@ def test_plots_are_linked_relative_to_the_page_in_the_order_of_the_story(space: 
     for name in ("vectors.png", "a b(1).png"):  # of an earlier version: they say no place
         (plots / name).write_bytes(PNG)
     (plots / "notes.txt").write_bytes(PNG)
-    text = page(space)
-    matches = re.findall(r"!\[(.+)\]\((\S+)\)", text)
-    assert matches[0] == ("a b(1)", "allo/plots/a%20b%281%29.png")
+    assert re.findall(r"!\[([^]]+)\]\((\S+?)\)", page(space)) == [("allo", "cards/allo.webp")]
+    text = page(space, whole=True)
+    matches = re.findall(r"!\[([^]]+)\]\((\S+?)\)", text)
+    assert matches[0] == ("allo", "allo/plots/a%20b%281%29.png")
     assert [name for name, _ in matches[1:]] == ["vectors", "z", "film"]
-    assert "<summary>4 pictures</summary>" in text
+    assert "<summary>3 pictures</summary>" in text
     assert "**vectors**\n\n![vectors]" in text
     assert "**Is it hard?** Yes: it is\n\n![z]" in text
     assert r"**Detail**: \*how\*" in text
+
+
+def test_a_still_is_the_last_frame_of_a_film(space: Workspace):
+    frames = np.zeros((2, 30, 960, 3), np.uint8)
+    frames[1] = 255
+    draw_pictures(space, film=Animation(frames, 80))
+    (still,) = stills_of(space.root / "reports", {"allo": "allo/plots/film.gif"}).values()
+    picture = np.asarray(Image.open(BytesIO(still)))
+    assert picture.shape == (15, 480, 3)
+    assert picture.min() > 250
 
 
 def test_the_same_results_give_the_same_bytes(
@@ -174,18 +200,19 @@ def test_the_same_results_give_the_same_bytes(
 ):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     draw_pictures(space, a=Figure(figsize=(1, 1)))
-    pages = [space.root / "reports" / name for name in ("report.md", "report.html")]
+    names = ("report.md", "report.html", "cards/allo.webp")
+    pages = [space.root / "reports" / name for name in names]
     report.report()
     assert "report: reports/report.html, passed, " in capsys.readouterr().out
     first = [path.read_bytes() for path in pages]
     space.score(cosine_min=0.5)
     report.report()
-    assert "report.html, broken; `make gate` says why, " in capsys.readouterr().out
+    assert "report.html, worse; `make gate` says why, " in capsys.readouterr().out
     space.score()
     report.report()
     assert [path.read_bytes() for path in pages] == first
     assert str(space.root).encode() not in b"".join(first)
-    assert b'alt="a"' in first[1]
+    assert b'alt="allo"' in first[1]
 
 
 @pytest.mark.parametrize("damaged", ["baselines/allo.json", "reports/allo/plots/vectors.png"])

@@ -4,6 +4,7 @@ Features that cannot represent the field err near the data too, where their vari
 know it (`near_error`); a lack of data is an error far from it, and is expected there.
 """
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -123,15 +124,10 @@ def estimate_field(
     held_out = dataset.held_out
     truth = torch.tensor(held_out.grid_field).double()
     grid = torch.tensor(held_out.grid).double().expand(config.learners, -1, -1)
-    errors = []
-    for place, step in enumerate(checkpoint_steps(config)):
-        weights = learner.weights
-        if step <= int(state.transitions):
-            weights = {name: value[place] for name, value in state.snapshots.items()}
-        alignment = learner.alignment(weights, held_out)
-        drift = learner.drift(weights, alignment.to_latent(grid).float())
-        velocity = alignment.to_velocity(drift.double())
-        errors.append((velocity - truth).square().sum((1, 2)) / truth.square().sum())
+    errors = [
+        (velocity - truth).square().sum((1, 2)) / truth.square().sum()
+        for velocity in fields_while_learning(config, learner, state, held_out, grid)
+    ]
     alignment = learner.alignment(learner.weights, held_out)
     field = alignment.to_field(learner.moments(alignment.to_latent(grid)))
     return FieldEstimate(
@@ -140,6 +136,23 @@ def estimate_field(
         nrmse=_array(torch.stack(errors).sqrt()),
         distance=nearest_distances(_array(state.path), held_out.grid),
     )
+
+
+def fields_while_learning(
+    config: ActiveDynamicsConfig,
+    learner: FieldLearner,
+    state: State | TrainingState,
+    held_out: HeldOut,
+    points: Float64[Tensor, "learner point d"],
+) -> Iterator[Float64[Tensor, "learner point d"]]:
+    """Yields the field at each checkpoint; at later ones the field now."""
+    for place, step in enumerate(checkpoint_steps(config)):
+        weights = learner.weights
+        if step <= int(state.transitions):
+            weights = {name: value[place] for name, value in state.snapshots.items()}
+        alignment = learner.alignment(weights, held_out)
+        drift = learner.drift(weights, alignment.to_latent(points).float())
+        yield alignment.to_velocity(drift.double())
 
 
 def calibration(

@@ -9,8 +9,12 @@ from quatrain.models.active_dynamics.user_env import figures
 from quatrain.plots import Picture, house_style, in_order
 from quatrain.progress import Evaluation, History
 
-# Picture -> the question that it answers, and how; in the order of the story.
+# Picture -> the question that it answers, and how: the first on the model's card, then in the
+# order of the story.
 CAPTIONS = {
+    "film": "How does it learn the field? Red: the arrows of the field that moves a state, as "
+    "learned so far from noisy observations; grey: the true ones, which it was never shown; dots: "
+    "the states that it has chosen to visit.",
     "field": "What was learned? The unknown field that moves a state, what was learned of it from "
     "noisy observations, and the difference.",
     "learning_curve": "Do planned actions need fewer transitions? Error of the learned field over "
@@ -42,6 +46,7 @@ def plots(
     }
     if config.env.d == PLANE:
         chart = plane.make_chart(study)
+        pictures["film"] = plane.film_field(study)
         pictures["field"] = plane.draw_field(study, chart)
         pictures["uncertainty"] = plane.draw_uncertainty(study, chart)
     if config.network.family == "seq_vae":

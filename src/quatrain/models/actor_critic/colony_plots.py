@@ -111,13 +111,17 @@ def capture_frames(
 def animate(
     config: ActorCriticConfig, frames: Sequence[Frame], intensity: Float[np.ndarray, " width"]
 ) -> Animation:
-    """Shows a colony from its first to its last step; the picture follows it over the plate."""
+    """Shows a colony from its first to its last step; the picture follows it over the plate, and
+    comes nearer as it gets narrower.
+    """
     rules = config.env
-    centres = [(frame.pos.min(0) + frame.pos.max(0)) / 2 for frame in frames]
-    reach = max(np.ptp(frame.pos, axis=0).max() for frame in frames) / 2 + MARGIN
-    half = np.minimum(reach * np.array([WIDE, 1]), [rules.width / 2, rules.height / 2])
+    widths = [np.ptp(frame.pos, axis=0).max() for frame in frames]
+    reaches = np.maximum.accumulate(widths[::-1])[::-1] / 2 + MARGIN
+    widest = np.minimum(reaches[0] * np.array([WIDE, 1]), [rules.width / 2, rules.height / 2])
     pictures = []
-    for frame, centre in zip(frames, centres, strict=True):
+    for frame, reach in zip(frames, reaches, strict=True):
+        centre = (frame.pos.min(0) + frame.pos.max(0)) / 2
+        half = widest * reach / reaches[0]
         x, y = np.clip(centre, half, [rules.width, rules.height] - half)
         window = (x - half[0], x + half[0], y - half[1], y + half[1])
         pictures.append(draw_colony(intensity, rules.height, rules.goal, *frame, window))

@@ -38,13 +38,13 @@ from quatrain.plots import (
 )
 from quatrain.progress import Evaluation, History
 
-# Picture -> what it shows, in the order of the story.
+# Picture -> what it shows: the first on the model's card, then in the order of the story.
 CAPTIONS = {
+    "vectors": "What has it learned? True eigenvectors above, learned ones below.",
     "visits": "Where are the data from? A space of states, walked through at random. From such "
     "walks alone the model learns coordinates in which states few steps apart are alike.",
     "cosine": "Does it learn? The learned coordinates turn into the true eigenvectors of the "
     "walks' graph Laplacian; beside them what the truth scores, and what has learned nothing.",
-    "vectors": "What has it learned? True eigenvectors above, learned ones below.",
     "eigenvalues": "Which components are right, and since when? The distance of each vector and "
     "eigenvalue from the truth while learning.",
     "kept": "Does it learn? How much of the learned functions a held-out walk keeps from a state "

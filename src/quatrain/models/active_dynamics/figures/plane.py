@@ -6,11 +6,14 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float64
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.patches import Circle
 from matplotlib.ticker import MaxNLocator
 
+from quatrain.animation import Animation, with_bar
+from quatrain.models.active_dynamics.evaluate import fields_while_learning
 from quatrain.models.active_dynamics.family import AffineAlignment
 from quatrain.models.active_dynamics.figures.study import (
     COLORS,
@@ -29,6 +32,11 @@ ERROR_COLORS = "magma"
 SIDE = 49
 # Points of a chart from one arrow to the next.
 ARROW_SPACING = 4
+# Arrows of the film along each axis, and how long a frame is shown.
+ARROWS = 11
+MILLISECONDS = 400
+# Least difference of the film's colours: few colours make it small.
+SHADE = 51
 # Half the width of charts, in units of the region's radius.
 EDGE = 1.1
 # Quantile of errors at the lower end of the colour scale.
@@ -77,6 +85,57 @@ def make_chart(study: Study) -> Chart:
 
 
 # The field.
+
+
+def film_field(study: Study) -> Animation:
+    """Shows how the arrows of a learned field turn into those of the true one, from checkpoint to
+    checkpoint.
+    """
+    learner, color = study.median_learner(study.pair[0]), COLORS[study.pair[0]]
+    points, true, learned = _arrows_while_learning(study, learner)
+    figure = Figure(figsize=(5, 5), dpi=100, layout="constrained")
+    canvas = FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    style: dict[str, Any] = {"angles": "xy", "pivot": "middle", "scale": _arrow_scale(study, true)}
+    frames = []
+    for step, field, nrmse in zip(study.steps, learned, study.estimate.nrmse, strict=True):
+        axes.clear()
+        axes.plot(*study.path[learner, :step].T, ".", color="0.75", markersize=3)
+        axes.quiver(*points.T, *true.T, color="0.6", width=0.014, headwidth=2.5, **style)
+        axes.quiver(*points.T, *field.T, color=color, width=0.006, **style)
+        title = f"after {step:,} transitions: {nrmse[learner]:.0%} off"
+        _set_frame(axes, study, title, fontsize=13)
+        canvas.draw()
+        frames.append(np.array(canvas.buffer_rgba())[..., :3] // SHADE * SHADE)
+    return Animation(with_bar(np.stack(frames)), MILLISECONDS)
+
+
+@torch.no_grad()
+def _arrows_while_learning(
+    study: Study, learner: int
+) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+    """Returns points of the region, and the true and the learned velocities there."""
+    axis = torch.linspace(-study.radius, study.radius, ARROWS, dtype=torch.float64)
+    points = torch.cartesian_prod(axis, axis)
+    points = points[points.norm(dim=1) <= study.radius]
+    fields = fields_while_learning(
+        study.config,
+        study.training.learner,
+        study.training,
+        study.dataset.held_out,
+        points.expand(study.config.learners, -1, -1),
+    )
+    learned = [field[learner].numpy(force=True) for field in fields]
+    true = study.training.world.field(points.float()).numpy(force=True)
+    return points.numpy(force=True), true, learned
+
+
+def _arrow_scale(study: Study, true: np.ndarray) -> float:
+    """Returns the speed of an arrow as long as the axes are wide; the longest true one is as long
+    as three halves of the way between two arrows.
+    """
+    longest = 3 * study.radius / (ARROWS - 1)
+    return float(np.linalg.norm(true, axis=1).max() / longest * 2 * EDGE * study.radius)
 
 
 def draw_field(study: Study, chart: Chart) -> Figure:
