@@ -33,7 +33,7 @@ INTERVALS = (
 
 class Result(NamedTuple):
     """Holds what the report shows of one model; plots: path relative to the report -> caption, the
-    first of them on the model's card. still: whether git has one, for a model that did not run here.
+    first of them on the model's card. still: whether git has one, for what did not run here.
     """
 
     judgement: Judgement

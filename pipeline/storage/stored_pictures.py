@@ -11,7 +11,7 @@ from quatrain.storage.disk_errors import MACHINE, escaped
 from quatrain.storage.formats import PARSER_ERRORS
 
 # Suffix -> media type of the pictures that are stored.
-MEDIA = {".png": "image/png", ".gif": "image/gif"}
+MEDIA = {".png": "image/png", ".gif": "image/gif", ".webp": "image/webp"}
 
 
 class StoredPicture(NamedTuple):
