@@ -76,10 +76,10 @@ def test_every_make_command_names_a_target():
 @pytest.mark.parametrize(
     ("target", "setting", "readers"),
     [
-        ("verify", "PRESET=wind", "repro gate promote retrain grids"),
+        ("verify", "PRESET=wind", "repro gate promote rollback retrain grids"),
         ("retrain", "MODELS=allo", "repro gate promote results"),
-        ("gate", "JOBS=2", "repro retrain"),
-        ("promote", "MODEL=allo", "profile compare"),
+        ("gate", "JOBS=2", "repro back retrain"),
+        ("promote", "MODEL=allo", "profile compare rollback"),
     ],
 )
 def test_make_refuses_a_variable_that_the_target_does_not_read(

@@ -19,8 +19,8 @@ from quatrain.params import Params
 SOURCES = ("src", "pipeline", "inputs")
 # Commits, and edited files, that are listed.
 MOST_LISTED = 5
-# What provenance has beside versions of libraries.
-KNOWN = {"run_key", "commit", "date", "seeds", "code", "data", "params", "recording", *KEYS}
+# What provenance has beside the versions of libraries.
+NO_VERSIONS = {"run_key", "commit", "date", "seeds", "code", "data", "params", "recording", *KEYS}
 UNRECORDED = "params, code, data, versions: unknown, for this baseline does not record them"
 SAME = "nothing that is recorded; params, code, data, versions and machine are the same"
 
@@ -71,7 +71,7 @@ def _differences(root: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> 
         yield f"code: {_code_since(root, str(old['commit']).partition('+')[0])}"
     if old["data"] != new["data"]:
         yield f"data: another dataset, {old['data'][:12]} -> {new['data'][:12]}"
-    for name in sorted(new.keys() - KNOWN):
+    for name in sorted(new.keys() - NO_VERSIONS):
         if old[name] != new[name]:
             yield f"{name}: {old[name]} -> {new[name]}"
     machines = [describe(machine_of(each)) for each in (old, new)]

@@ -103,12 +103,12 @@ def provenances(root: Path, preset: str) -> dict[str, dict[str, Any]]:
     """Returns what the baselines of a preset say of their runs, by model; damaged ones are left
     out, for the gate names them.
     """
-    found = {}
+    by_model = {}
     for model in MODELS:
         with suppress(DataError, KeyError, TypeError):
             provenance = (read_baseline(root, model) or {})["presets"][preset]["provenance"]
-            found[model] = {**provenance, "run_key": str(provenance["run_key"])}
-    return found
+            by_model[model] = {**provenance, "run_key": str(provenance["run_key"])}
+    return by_model
 
 
 def _holding(call: Call, root: Path, work: Path, model: str) -> Holds:

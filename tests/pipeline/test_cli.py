@@ -121,7 +121,7 @@ LIGHT = """
 import sys
 from importlib import import_module
 from pipeline.cli import VERBS, main
-needs = {name: ["allo"] for name in ("compare", "profile")}
+needs = {name: ["allo"] for name in ("compare", "profile", "rollback")}
 needs |= {"grids": ["catalogue"], "sweep": ["sweeps/allo_lr.yaml"]}
 needs["predict"] = ["allo", "--input", "in.csv", "--output", "out.csv"]
 def loaded(*names):

@@ -108,7 +108,7 @@ def test_dvc_repro_runs_every_stage_once_and_then_none(reproduced: Clone):
     assert sorted(stages_run(reproduced.said)) == sorted(stages_in_lock(root)) == sorted(STAGES)
     assert (root / "models" / "allo" / "history.csv").read_text().startswith("step,")
     assert list((root / "reports" / "allo" / "plots").glob("*.png"))
-    assert (root / "reports" / "report.md").read_text().startswith("# Broken: preset default\n")
+    assert (root / "reports" / "report.md").read_text().startswith("# Worse: preset default\n")
     changed = {line[3:] for line in git(root, "status", "--porcelain").splitlines()}
     changed = {path for path in changed if not path.startswith("reports/cards/")}
     scores = {"reports/allo/metrics.json", "reports/allo/scores.json"}
@@ -126,13 +126,15 @@ def test_it_is_judged_and_delivered(reproduced: Clone, uri: str):
     sync = (*COMMAND, "pipeline", "sync")
     said = reproduced.call(*sync, code=6)
     assert f"0 of 3 outboxes are complete at {NOBODY}" in said
-    said = call(reproduced.root, *sync, MLFLOW_TRACKING_URI=uri)
+    said = call(reproduced.root, *sync, code=6, MLFLOW_TRACKING_URI=uri)
     assert "3 of 3 outboxes are complete" in said
+    assert "and no other version holds the baseline" in said
     client = client_of(uri)
     experiment = client.get_experiment_by_name("quatrain").experiment_id
-    runs = {run.info.run_name.partition(" ")[0]: run for run in client.search_runs([experiment])}
-    assert {"train", "eval"} <= {name.partition("/")[0] for name in runs["allo"].data.metrics}
-    assert runs["allo"].info.status == "FINISHED"
+    (run,) = client.search_runs([experiment], "tags.`quatrain.model` = 'allo'")
+    assert {"train", "eval"} <= {name.partition("/")[0] for name in run.data.metrics}
+    assert (run.info.status, run.data.tags["quatrain.verdict"]) == ("FINISHED", "worse")
+    assert run.info.run_name.startswith("worse: allo ")
 
 
 @pytest.mark.full

@@ -68,9 +68,9 @@ def test_a_first_baseline_holds_rules_references_and_provenance(space: Workspace
     assert datetime.date.fromisoformat(provenance.pop("date"))
     assert provenance.pop("params")["allo"]["train"]["steps"]
     code = provenance.pop("code")
-    known = {"run_key": "a" * 64, "commit": "none", "data": DATASET, "seeds": 1, **SETTINGS}
+    recorded = {"run_key": "a" * 64, "commit": "none", "data": DATASET, "seeds": 1, **SETTINGS}
     assert provenance.pop("by")
-    assert provenance == known | {"why": None}
+    assert provenance == recorded | {"why": None}
     assert code == read_scores(space.root, "allo").digests["code"]
     assert gate_code(space) == 0
 

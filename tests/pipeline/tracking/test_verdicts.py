@@ -29,7 +29,7 @@ def evaluation(space: Workspace) -> Outbox:
     return outbox
 
 
-def judged(space: Workspace) -> Judgement:
+def judgement_of(space: Workspace) -> Judgement:
     return judge(space.root, "allo", read_params(space.root))
 
 
@@ -39,7 +39,7 @@ def tags(outbox: Outbox) -> dict[str, str]:
 
 def test_a_broken_run_is_named_so_until_it_passes(space: Workspace, evaluation: Outbox):
     space.score(cosine_mean=0.5)
-    (outbox,) = record_verdicts(space.root, [judged(space)])
+    (outbox,) = record_verdicts(space.root, [judgement_of(space)])
     assert outbox.path == evaluation.path
     short = {VERDICT_TAG: "worse", SCORE_TAG: "cosine_mean 0.5000"}
     recorded = tags(evaluation)
@@ -50,21 +50,21 @@ def test_a_broken_run_is_named_so_until_it_passes(space: Workspace, evaluation: 
     version = evaluation.record("version")
     assert version is not None
     assert (version.name, json.loads(version.body)) == ("quatrain-allo", short)
-    assert record_verdicts(space.root, [judged(space)]) == []
+    assert record_verdicts(space.root, [judgement_of(space)]) == []
     space.score()
-    assert len(record_verdicts(space.root, [judged(space)])) == 1
+    assert len(record_verdicts(space.root, [judgement_of(space)])) == 1
     assert tags(evaluation)[NAME_TAG] == "train@allo of today"
 
 
 def test_a_run_of_elsewhere_is_left_alone(space: Workspace, tmp_path: Path):
-    assert record_verdicts(space.root, [judged(space)]) == []
+    assert record_verdicts(space.root, [judgement_of(space)]) == []
     assert not (tmp_path / ".state" / "outbox").exists()
 
 
 def test_the_run_of_a_pipeline_has_the_worst_verdict(space: Workspace):
-    good = judged(space)
+    good = judgement_of(space)
     space.score(cosine_mean=0.5)
-    recorded = tags_of_all("default", [good, judged(space)._replace(model="iqn")])
+    recorded = tags_of_all("default", [good, judgement_of(space)._replace(model="iqn")])
     assert recorded[VERDICT_TAG] == "worse"
     assert recorded[SCORE_TAG] == "allo cosine_mean 0.9950, iqn cosine_mean 0.5000"
     assert recorded[NAME_TAG] == "worse: default"
