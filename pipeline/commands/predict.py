@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,7 +39,8 @@ class Answering(NamedTuple):
 
     def answer(self, request: Named) -> Named:
         """Raises DataError if the request does not fit."""
-        answering.send(self.process.stdin, b"a", save(request))
+        with suppress(BrokenPipeError):  # the reply says why
+            answering.send(self.process.stdin, b"a", save(request))
         return load(reply(self.process))
 
 

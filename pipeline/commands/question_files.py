@@ -49,6 +49,8 @@ def check_names(source: Path, target: Path) -> None:
             raise ConfigError(f"{path} has another ending than {', '.join(ENDINGS)}; rename it")
     if not source.is_file():
         raise DataError(f"{source} is not there; a relative path starts in {Path.cwd()}")
+    if target.exists() and target.samefile(source):
+        raise ConfigError(f"{target} has the questions; write the answers to another file")
     if not target.parent.is_dir():
         raise ConfigError(f"{target.parent} is no folder; make it, or write elsewhere")
 
@@ -92,7 +94,7 @@ def reading(path: Path, schema: Schema) -> Iterator[Questions]:
     try:
         with ExitStack() as files:
             yield read(path, schema, files)
-    except (zipfile.BadZipFile, zlib.error, pa.ArrowException, ValueError) as error:
+    except (zipfile.BadZipFile, zlib.error, pa.ArrowException, RuntimeError, ValueError) as error:
         if isinstance(error, DataError | ConfigError):
             raise
         reason = " ".join(str(error).split())
@@ -150,6 +152,7 @@ def _read_csv(path: Path, schema: Schema, files: ExitStack) -> Questions:
         pa.csv.open_csv(
             path,
             pa.csv.ReadOptions(block_size=CSV_BYTES),
+            pa.csv.ParseOptions(ignore_empty_lines=False),
             convert_options=pa.csv.ConvertOptions(column_types=types, null_values=[]),
         )
     )

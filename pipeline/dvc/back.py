@@ -11,6 +11,11 @@ from quatrain.registry import MODELS
 from quatrain.storage.atomic_write import write_durably
 
 KEPT = Path(".state", "back")
+# Options by which `git apply` takes what `git diff` prints.
+PLAIN = (
+    *("--binary", "--no-color", "--no-ext-diff", "--no-textconv"),
+    *("--src-prefix=a/", "--dst-prefix=b/"),
+)
 
 
 def back(root: Path, jobs: int) -> int:
@@ -22,31 +27,46 @@ def back(root: Path, jobs: int) -> int:
 
     Raises:
         LockHeld: a run is at work.
-        CommandFailed: git or dvc refuses.
+        CommandFailed: the commit has no lock, or git or dvc refuses.
     """
-    here = [model for model in MODELS if (root / "models" / model).exists()]
+    here = [model for model in MODELS if _was_here(root, model)]
     with alone(root, "default"):
         commit = git.output(root, "rev-parse", "--short", "HEAD").decode().strip()
-        committed = git.output(root, "ls-tree", "--name-only", "HEAD", *repro.RESULTS).decode()
-        names = committed.split()
-        keep(root, names)
-        git.output(root, "checkout", "HEAD", "--", *names)
-        options = ("checkout", "--quiet", "--force", "--allow-missing")
-        if repro.dvc(root, environment(root, root), *options):
-            raise CommandFailed("`dvc checkout` failed; the lines above say why")
+        listed = git.output(root, "ls-tree", "--name-only", "HEAD", *repro.RESULTS)
+        names = listed.decode().split()
+        if "dvc.lock" not in names:
+            raise CommandFailed(f"commit {commit} has no dvc.lock to go back to; commit one first")
+        keep(root)
+        git.output(root, "restore", "--source=HEAD", "--staged", "--worktree", "--", *names)
+        # Without --force DVC removes nothing that is in no cache.
+        if repro.dvc(root, environment(root, root), "checkout", "--quiet", "--allow-missing"):
+            raise CommandFailed(
+                "`dvc checkout` would remove what is in no cache, which the lines above name; move "
+                "it elsewhere, or `dvc checkout --force`"
+            )
     print(f"back: {', '.join(names)} are those of commit {commit}")
-    if git.has_changes(root, git.CODE, untracked="normal"):
-        print("back: code, inputs or presets differ from the commit; `git status` names them")
-    missing = [model for model in here if not (root / "models" / model).exists()]
+    if git.has_changes(root, (*git.CODE, "baselines"), untracked="normal"):
+        print("back: code, inputs, presets or baselines still differ; `git status` names them")
+    missing = [model for model in here if not all(map(Path.exists, _outs(root, model)))]
     if not missing:
         return 0
     print(f"back: no cache here has the commit's {', '.join(missing)}: made again", flush=True)
     return repro.run(root, "default", missing, jobs)
 
 
-def keep(root: Path, names: list[str]) -> None:
-    """Stores what differs from the commit as a patch."""
-    patch = git.output(root, "diff", "--binary", "HEAD", "--", *names)
+def _was_here(root: Path, model: str) -> bool:
+    """Returns whether a model was trained here, also if an interrupted `back` has removed it."""
+    return (root / "models" / model).exists() or (root / ".state" / f"train@{model}").exists()
+
+
+def _outs(root: Path, model: str) -> list[Path]:
+    reports = root / "reports" / model
+    return [root / "data" / model, root / "models" / model, reports / "plots", reports / "curves"]
+
+
+def keep(root: Path) -> None:
+    """Stores what differs from the commit as a patch, whatever the user's settings of git."""
+    patch = git.output(root, "diff", *PLAIN, "HEAD", "--", *repro.RESULTS)
     if patch:
         path = KEPT / f"{datetime.datetime.now():%Y-%m-%d_%H-%M-%S}.patch"
         write_durably(root / path, patch)

@@ -54,7 +54,7 @@ def run(
             if verbose:
                 variables[VERBOSE_VARIABLE] = "1"
             code = rerun(work, variables, models) or reproduce(work, variables, models, jobs)
-            if not code and not is_all(models):
+            if code != 128 + signal.SIGINT and is_report_old(work):
                 write_report(work, variables)
         if code == 128 + signal.SIGINT:
             raise KeyboardInterrupt
@@ -66,6 +66,13 @@ def run(
 
 def is_all(models: Sequence[str]) -> bool:
     return set(models) == set(MODELS)
+
+
+def is_report_old(work: Path) -> bool:
+    """Returns whether a model was evaluated since the report was written."""
+    report = work / "reports" / "report.md"
+    scores = [path.stat().st_mtime for path in work.glob("reports/*/scores.json")]
+    return bool(scores) and (not report.exists() or report.stat().st_mtime < max(scores))
 
 
 def write_report(work: Path, variables: Variables) -> None:

@@ -1,11 +1,9 @@
 """a run and the baseline that judges it -> what made each of them, and what of that differs."""
 
-import datetime
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pipeline.judging.drift import recording_of
 from pipeline.judging.machine import KEYS, describe, machine_of
 from pipeline.runtime import git
 from pipeline.runtime.errors import CommandFailed
@@ -21,7 +19,13 @@ SOURCES = ("src", "pipeline", "inputs")
 MOST_LISTED = 5
 # What provenance has beside the versions of libraries.
 NO_VERSIONS = {"run_key", "commit", "date", "seeds", "code", "data", "params", "recording", *KEYS}
+# Beginning of the line of the code.
+CODE = "code: "
 UNRECORDED = "params, code, data, versions: unknown, for this baseline does not record them"
+UNEXPLAINED = (
+    "no commit or edit here explains it: inputs that git ignores, a user's environment, "
+    "or edits that were never committed"
+)
 SAME = "nothing that is recorded; params, code, data, versions and machine are the same"
 
 
@@ -29,18 +33,14 @@ def provenance_of(
     root: Path, model: str, params: Params, info: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Returns what a baseline records of the run that made its scores; info: as `FreshScores`."""
-    config = getattr(params, model)
-    recording = recording_of(root, model, config)
     return {
         "run_key": info["run_key"],
-        "commit": git.revision(root, git.CODE),
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "seeds": config.seeds,
+        "commit": git.revision(checkout_of(root), git.CODE),
+        "seeds": getattr(params, model).seeds,
         "code": info["code"],
-        "data": info["dataset"],
+        "data": info["data"],
         "params": params_of(params, model),
         **info["settings"],
-        **({"recording": recording} if recording else {}),
     }
 
 
@@ -68,7 +68,7 @@ def _differences(root: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> 
     for key, (before, after) in differing(old["params"], new["params"]).items():
         yield f"{key}: {before} -> {after}"
     if old["code"] != new["code"]:
-        yield f"code: {_code_since(root, str(old['commit']).partition('+')[0])}"
+        yield f"{CODE}{_code_since(root, str(old['commit']).partition('+')[0])}"
     if old["data"] != new["data"]:
         yield f"data: another dataset, {old['data'][:12]} -> {new['data'][:12]}"
     for name in sorted(new.keys() - NO_VERSIONS):
@@ -88,7 +88,7 @@ def _code_since(root: Path, commit: str) -> str:
         return f"changed after commit {commit}, which is not in this clone"
     edited = [f"{line[3:]} (not committed)" for line in status.decode().splitlines()]
     commits = log.decode(errors="replace").splitlines()
-    return "; ".join([*_shortened(edited), *_shortened(commits)]) or "changed, and changed back"
+    return "; ".join([*_shortened(edited), *_shortened(commits)]) or UNEXPLAINED
 
 
 def _shortened(lines: list[str]) -> list[str]:

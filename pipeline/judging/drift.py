@@ -25,6 +25,8 @@ from quatrain.storage import folders
 DISTANCE, OUTSIDE = 0.15, 0.1
 # Those that chance exceeds once in a thousand, for one independent row.
 CHANCE_DISTANCE, CHANCE_OUTSIDE = 1.95, 5.0
+# Relative difference up to which constants are equal.
+SAME = 1e-5
 # Most numbers that stand for a channel, as many as there are independent rows.
 FEWEST, MOST = 3, 101
 DATASET = "dataset.safetensors"
@@ -101,6 +103,8 @@ def _row(name: str, quantiles: Sequence[float] | None, values: np.ndarray | None
     if quantiles is None or values is None:
         return Row(True, (name, *ends, "", "", "yes"))
     learned = np.asarray(quantiles, np.float32)
+    if learned[0] == learned[-1] and np.allclose(values, learned[0], rtol=SAME):
+        return Row(False, (name, *ends, "", "", ""))  # a constant, up to its rounding
     distance = float(ks_2samp(learned, values, method="asymp").statistic)
     outside = float(((values < learned[0]) | (values > learned[-1])).mean())
     chance = 1 / len(learned) + 1 / independent_rows(values)
@@ -129,14 +133,15 @@ def accepted(root: Path, model: str, params: Params) -> Quantiles | None:
     return recording
 
 
-def recording_of(work: Path, model: str, config: Any) -> dict[str, list[float]]:
-    """Returns the quantiles of the recording that data/MODEL is of; none where it is of no
-    recording, or not there.
+def recording_part(work: Path, model: str, config: Any) -> dict[str, dict[str, list[float]]]:
+    """Returns what provenance has of the recording that data/MODEL is of, its quantiles; nothing
+    where it is of no recording, or not there.
     """
     folder = work / "data" / model
     if not config.is_recorded or not folder.exists():
         return {}
-    return quantiles_of(channels_of(config, folders.load(folder, [DATASET]).contents[DATASET]))
+    arrays = folders.load(folder, [DATASET]).contents[DATASET]
+    return {"recording": quantiles_of(channels_of(config, arrays))}
 
 
 def check(place: str, learned: Quantiles | None, channels: Channels, action: str) -> None:

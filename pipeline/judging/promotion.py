@@ -1,18 +1,20 @@
 """scores -> the entry of their preset in baselines/MODEL.json, which nothing else writes."""
 
+import datetime
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipeline.judging import gate, render
-from pipeline.judging.baseline_files import baseline_path, read_baseline
+from pipeline.judging.baseline_files import baseline_path, damaged, read_baseline
 from pipeline.judging.changes import provenance_of
+from pipeline.judging.drift import recording_part
 from pipeline.judging.scores import fresh_scores
 from pipeline.runtime.console import redact
 from pipeline.runtime.errors import BaselineBroken
 from pipeline.runtime.git import git, user
 from pipeline.runtime.hints import promote_hint, repro_hint
-from quatrain.baselines import SCHEMA, Rule, entry_of, preset_of, succeed
+from quatrain.baselines import SCHEMA, BaselineError, Rule, entry_of, preset_of, succeed
 from quatrain.judgement import Judgement, Scores, judge
 from quatrain.params import Params
 from quatrain.storage.atomic_write import write_together
@@ -83,9 +85,19 @@ def promotion(root: Path, work: Path, model: str, params: Params, why: str | Non
         reason = f"{model} is not promoted: {'; '.join(unusable)}"
         raise BaselineBroken(reason, remedy="a baseline needs finite scores, even by force")
     provenance = provenance_of(work, model, params, info)
+    provenance |= recording_part(work, model, config) or _recording_before(before, provenance)
     rules = gate.rules_of(model, preset, config)
     baseline = with_entry(root, model, preset, rules, scores, provenance, why)
     return Promotion(baseline, before, judge(scores, baseline, rules, preset))
+
+
+def _recording_before(before: Judgement, provenance: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what the old baseline has of the recording, if it is of the same data: these need not
+    be here.
+    """
+    old = before.provenance
+    is_same = "recording" in old and old.get("data") == provenance["data"]
+    return {"recording": old["recording"]} if is_same else {}
 
 
 def with_entry(
@@ -106,6 +118,10 @@ def with_entry(
     old = read_baseline(root, model) or {"schema": SCHEMA, "model": model, "presets": {}}
     metrics = {rule.metric: entry_of(rule, scores) for rule in rules}
     by = git(root, "config", "user.name") or user()
-    stored = dict(provenance) | {"by": by, "why": why and redact(why)}
-    entry = succeed(preset_of(old, preset), metrics, stored)
+    date = datetime.datetime.now(datetime.UTC).date().isoformat()
+    stored = dict(provenance) | {"date": date, "by": by, "why": why and redact(why)}
+    try:
+        entry = succeed(preset_of(old, preset), metrics, stored)
+    except BaselineError as error:
+        raise damaged(model, f"baselines/{model}.json: {error}") from None
     return old | {"presets": old["presets"] | {preset: entry}}

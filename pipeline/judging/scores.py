@@ -34,13 +34,16 @@ class StoredScores(Record):
     preset: str
     # Of what made the scores, by the keys of NAMES, and of the scores.
     digests: dict[str, str]
+    # What the learner's manifest says of its run: `run_key` and `settings`.
+    run: dict[str, Any]
     scores: dict[str, FiniteNumber | None]
 
 
 class FreshScores(NamedTuple):
     """Holds scores that belong to the learner of the workspace.
 
-    info: what its manifest says, with the digest of the code that trained and evaluated it.
+    info: `run_key` and `settings` of its run, and digests of `data`, and of the `code` that trained
+    and evaluated it.
     """
 
     scores: Mapping[str, float | None]
@@ -71,12 +74,25 @@ def digests_of(root: Path, model: str, params: Params, **results: str) -> dict[s
     }
 
 
-def write_scores(
-    root: Path, model: str, preset: str, digests: dict[str, str], scores: Mapping[str, float | None]
-) -> None:
-    stored = StoredScores(model=model, preset=preset, digests=digests, scores=dict(scores))
-    stored.digests[CONTENT] = folders.digest_of(stored.scores)
-    folders.write_json(path_of(root, model), stored.model_dump())
+def stored_scores(
+    model: str,
+    preset: str,
+    digests: Mapping[str, str],
+    info: Mapping[str, Any],
+    scores: Mapping[str, float | None],
+) -> StoredScores:
+    """Returns scores with what made them; info: what the learner's manifest says."""
+    return StoredScores(
+        model=model,
+        preset=preset,
+        digests={**digests, CONTENT: folders.digest_of(dict(scores))},
+        run={"run_key": info["run_key"], "settings": dict(info["settings"])},
+        scores=dict(scores),
+    )
+
+
+def write_scores(root: Path, stored: StoredScores) -> None:
+    folders.write_json(path_of(root, stored.model), stored.model_dump())
 
 
 def read_scores(root: Path, model: str) -> StoredScores:
@@ -143,12 +159,13 @@ def fresh_scores(root: Path, model: str, params: Params) -> FreshScores:
     compare(stored, current, params)
     if learner.info.get("code") != code_digest(root, model, params, "train"):
         raise stale(f"the code that trains {model} changed after it was trained", params, model)
-    return with_info(stored, learner.info)
+    return with_info(stored)
 
 
-def with_info(stored: StoredScores, info: Mapping[str, Any]) -> FreshScores:
-    """Returns scores with what the manifest of their learner says."""
-    return FreshScores(stored.scores, dict(info) | {"code": stored.digests["code"]})
+def with_info(stored: StoredScores) -> FreshScores:
+    """Returns scores with what is known of their run."""
+    digests = {name: stored.digests[name] for name in ("data", "code")}
+    return FreshScores(stored.scores, stored.run | digests)
 
 
 def compare(stored: StoredScores, current: Mapping[str, str], params: Params) -> None:

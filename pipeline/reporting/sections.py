@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from pipeline.judging import render
+from pipeline.judging.changes import CODE
 from pipeline.judging.gate import judge_committed
 from pipeline.judging.machine import describe, machine_of
 from pipeline.judging.render import plain
@@ -147,7 +148,7 @@ def model_section(result: Result, whole: bool) -> str:
         f"## {model}",
         f"{first} {baseline_origin(judgement.provenance)}",
         meanings(judgement.lines),
-        changes_section(judgement),
+        changes_section(judgement, whole),
         plots_section(dict(islice(result.plots.items(), 1, None))) if whole else "",
         champions_section(judgement),
         folded("Rules and references of each score", rules_table(judgement)),
@@ -211,13 +212,19 @@ def baseline_origin(provenance: Mapping[str, Any]) -> str:
         return "Baseline: none."
     date, commit, seeds, why = map(provenance.get, ("date", "commit", "seeds", "why"))
     learners = f"{plain(seeds)} seed{'' if seeds == 1 else 's'}"
-    reason = f"; stored by force: {plain(why)}" if why else ""
+    reason = f"; why: {plain(why)}" if why else ""
     return f"Baseline: {plain(date)}, commit {plain(commit)}, {learners}{reason}."
 
 
-def changes_section(judgement: Judgement) -> str:
+def changes_section(judgement: Judgement, whole: bool) -> str:
+    """Returns what changed since the baseline; of code in git no commits, which the next one is
+    part of.
+    """
     if not judgement.changes:
         return ""
+    if not whole:
+        lines = ["code" if line.startswith(CODE) else line for line in judgement.changes]
+        judgement = judgement._replace(changes=tuple(lines))
     return f"What changed since the baseline:\n\n{render.changes(judgement)}"
 
 

@@ -146,7 +146,8 @@ def conclude(
     better = [
         model for model in better_models(results) if comparisons.verdicts.get(model) != "worse"
     ]
-    if not better and "better" not in comparisons.verdicts.values():
+    is_new = better or copy.git("status", "--porcelain", "--", *PROPOSED)
+    if not is_new or not (better or "better" in comparisons.verdicts.values()):
         log("passed, and no score is better; there is nothing to propose")
         return outcome.unchanged(origin)
     return propose(copy, remote, origin, results, better, comparisons)
@@ -158,8 +159,7 @@ def judge_results(root: Path, work: Path, params: Params) -> list[Judgement]:
     """
     judgements = []
     for model in MODELS:
-        info = folders.read_json(work / "models" / model / folders.MANIFEST)["info"]
-        scores = with_info(read_scores(work, model), info)
+        scores = with_info(read_scores(work, model))
         judgements.append(judge_run(root, work, model, params, scores))
     return judgements
 

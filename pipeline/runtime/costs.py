@@ -44,7 +44,9 @@ def gpu_memory() -> int:
     torch, jax = sys.modules.get("torch"), sys.modules.get("jax")
     if torch is not None and torch.cuda.is_initialized():
         return int(torch.cuda.max_memory_allocated())
-    devices = jax.local_devices() if jax is not None else []
+    devices: list[Any] = []
+    with suppress(Exception):  # a device that is not there is what ended the stage
+        devices = jax.local_devices() if jax is not None else []
     used = [each.memory_stats() for each in devices if each.platform == "gpu"]
     return max((stats.get("peak_bytes_in_use", 0) for stats in used if stats), default=0)
 

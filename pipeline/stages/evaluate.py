@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from pipeline.judging import render
-from pipeline.judging.scores import digests_of, write_scores
+from pipeline.judging.scores import digests_of, stored_scores, with_info, write_scores
 from pipeline.runtime.processes import Signals
 from pipeline.runtime.stage import Stage
 from pipeline.storage.curves import write_curves
@@ -33,11 +33,12 @@ def evaluate(stage: Stage, signals: Signals) -> str:
     folders.write_json(
         stage.reports / "metrics.json", {stage.model: with_intervals(numbers, gated)}
     )
+    stored = stored_scores(stage.model, stage.params.preset, digests, files.info, numbers)
     key = stage.key([digest, files.digest])
     with Run.of_stage(stage, files.info["run_key"], key, digest) as run:
-        record_scores(stage, run, numbers, {**files.info, "code": digests["code"]})
+        record_scores(stage, run, with_info(stored))
     # Last: it vouches for all of the above.
-    write_scores(stage.root, stage.model, stage.params.preset, digests, numbers)
+    write_scores(stage.root, stored)
     return f"{gated[0]} {render.score(numbers, gated[0])}"
 
 

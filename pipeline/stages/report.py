@@ -11,7 +11,7 @@ from pipeline.storage.params_file import read_params
 from pipeline.tracking.costs import table
 from pipeline.tracking.origin import DESCRIPTION_TAG, title
 from pipeline.tracking.run import Run
-from pipeline.tracking.verdicts import record_verdicts, tags_of_all
+from pipeline.tracking.verdicts import pipeline_name, record_verdicts, tags_of_all
 from quatrain.storage import folders
 from quatrain.storage.atomic_write import write_exactly, write_together
 
@@ -45,7 +45,7 @@ def report() -> None:
             if line.value is not None
         )
         run.artifact(reports / "report.html", "report")
-        tags = tags_of_all(title(params), judgements)
+        tags = tags_of_all(pipeline_name(root, params, judgements) or title(params), judgements)
         if costs := table(root, params):
             tags[DESCRIPTION_TAG] += f"\n\n{costs}"
         for tag, text in tags.items():

@@ -4,7 +4,7 @@ are the baselines.
 
 import datetime
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,8 +34,10 @@ ABSENT = "no version in this store"
 MEMO = "champions.json"
 # The newest versions, of which one may become the first champion of a store.
 MOST_TRIED = 10
-# Tags of a version that is, or was, the champion.
-SINCE, UNTIL, BY, WHY = (f"quatrain.champion.{name}" for name in ("since", "until", "by", "why"))
+# Tags of a version that is, or was, the champion; LEFT: of one that a rollback has left.
+SINCE, UNTIL, BY, WHY, LEFT = (
+    f"quatrain.champion.{name}" for name in ("since", "until", "by", "why", "left")
+)
 
 Holds = Callable[[Any], bool]
 
@@ -149,24 +151,30 @@ def set_champion(call: Call, name: str, baseline: Mapping[str, Any], holds: Hold
         remedy = "`make rollback` sets one that is here"
         return Alias(f"version {current} breaks the baseline, and stays; {absent}; {remedy}", False)
     version = str(target.version)
+    if version != current:
+        call("set_registered_model_alias", name, CHAMPION, version)
+    _record(call, name, versions, target, {BY: by or user(), WHY: why})
     if version == current:
         return Alias()
-    _crown(call, name, version, current, {BY: by or user(), WHY: why})
     before = "" if current is None else f", in place of version {current}"
     return Alias(f"version {version}, run {str(target.tags.get(RUN_KEY_TAG))[:12]}{before}")
 
 
-def _crown(
-    call: Call, name: str, version: str, before: str | None, tags: Mapping[str, str]
+def _record(
+    call: Call, name: str, versions: Sequence[Any], champion: Any, tags: Mapping[str, str]
 ) -> None:
-    """Moves the alias, and records since when and until when in tags of both versions."""
+    """Records in tags since when and until when versions were the champion, as far as an earlier
+    call has not.
+    """
     time = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M:%S} UTC"
-    for tag, text in {SINCE: time, **tags}.items():
-        call("set_model_version_tag", name, version, tag, text)
-    call("set_registered_model_alias", name, CHAMPION, version)
-    if before is not None:
-        call("set_model_version_tag", name, before, UNTIL, time)
-    call("delete_model_version_tag", name, version, UNTIL)
+    if SINCE not in champion.tags or UNTIL in champion.tags:
+        for tag, text in {SINCE: time, **tags}.items():
+            call("set_model_version_tag", name, champion.version, tag, text)
+        for tag in {UNTIL, LEFT} & champion.tags.keys():
+            call("delete_model_version_tag", name, champion.version, tag)
+    for each in versions:
+        if each is not champion and SINCE in each.tags and UNTIL not in each.tags:
+            call("set_model_version_tag", name, each.version, UNTIL, time)
 
 
 def champion_key(root: Path, model: str, preset: str) -> str:

@@ -172,6 +172,8 @@ class Delivery:
             return str(self._call("create_experiment", name, place, EXPERIMENT_TAGS))
         if experiment.lifecycle_stage != "active":
             raise Unreachable(f"experiment {name!r} is deleted there; restore it in the UI")
+        for tag in EXPERIMENT_TAGS.keys() - experiment.tags.keys():
+            self._call("set_experiment_tag", experiment.experiment_id, tag, EXPERIMENT_TAGS[tag])
         there = Path(experiment.artifact_location)
         if folder and there.parts[-2:] == folder.parts[-2:] and there.resolve() != folder.resolve():
             raise Unreachable(
@@ -252,13 +254,15 @@ class Delivery:
             model = registry.built(Path(folder))
             size = len(data) + UPLOAD_RATE * len([*model.rglob("*")])
             registry.register(partial(self._call, size=size), run_id, model, record)
-        cards: list[Record] = []
+        later: dict[str, list[Record]] = {"card": [], "version": []}
         for evaluation in map(Outbox, self.outbox.path.parent.glob("evaluate@*.sqlite")):
             with suppress(DataError):  # its own delivery names it
                 if (begun := evaluation.header) and begun.run_key == header.run_key:
-                    cards += evaluation.records("card")
-        if newest := max(cards, key=lambda card: card.time, default=None):
-            registry.describe(self._call, run_id, newest.name, newest.body)
+                    for kind, records in later.items():
+                        records += evaluation.records(kind)
+        for records in later.values():
+            if newest := max(records, key=lambda each: each.time, default=None):
+                self._send(run_id, header, newest)
 
     def _terminate(self, run_id: str, end: Record) -> None:
         """Ends a run, unless another part of it has ended later."""

@@ -105,8 +105,17 @@ def tag_version(call: Call, run_id: str, name: str, tags: Mapping[str, str]) -> 
 
 
 def evaluation_of(call: Call, run_id: str) -> dict[str, Any]:
-    """Returns what the evaluation of a run recorded, `scores` and `provenance`, if it did."""
-    files = [file.path for file in call("list_artifacts", run_id, "evaluation")]
+    """Returns what the evaluation of a run recorded, `scores` and `provenance`, if it did; nothing
+    of a run that is deleted for good.
+    """
+    from mlflow.exceptions import RESOURCE_DOES_NOT_EXIST, ErrorCode, MlflowException
+
+    try:
+        files = [file.path for file in call("list_artifacts", run_id, "evaluation")]
+    except MlflowException as error:
+        if error.error_code != ErrorCode.Name(RESOURCE_DOES_NOT_EXIST):
+            raise
+        return {}
     with TemporaryDirectory() as folder:
         paths = [Path(call("download_artifacts", run_id, file, folder)) for file in files]
         return {path.stem: folders.read_json(path) for path in paths}

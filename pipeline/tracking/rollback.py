@@ -5,18 +5,26 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.judging.baseline_files import baseline_path
-from pipeline.judging.gate import rules_of
+from pipeline.judging.gate import UNUSABLE, judge_scores, rules_of
 from pipeline.judging.promotion import with_entry
 from pipeline.storage.params_file import read_params, workspace_of
-from pipeline.tracking.champions import CHAMPION, SINCE, set_champions
+from pipeline.tracking.champions import CHAMPION, LEFT, SINCE, set_champions
 from pipeline.tracking.registry import (
+    RUN_KEY_TAG,
+    Call,
     evaluation_of,
     registered_name,
     version_with_alias,
     versions_of,
 )
-from pipeline.tracking.store import check_reachable, open_client, resolve_uri
-from quatrain.errors import ConfigError, DataError
+from pipeline.tracking.store import (
+    Unreachable,
+    check_reachable,
+    open_client,
+    reason_of,
+    resolve_uri,
+)
+from quatrain.errors import ConfigError, DataError, QuatrainError
 from quatrain.storage.atomic_write import write_durably
 from quatrain.storage.folders import encode_file
 
@@ -27,7 +35,8 @@ MOST_LISTED = 10
 def rollback(root: Path, preset: str, model: str, number: int | None, why: str | None) -> None:
     """Makes an earlier version of a model the champion, and its scores the baseline of the preset.
 
-    number: of the version; None: the last champion before the one at present.
+    number: of the version; None: the last champion before the one at present that no rollback has
+    left.
 
     Raises:
         Unreachable: the store does not answer; a baseline that is written by then stays, and `make
@@ -37,33 +46,48 @@ def rollback(root: Path, preset: str, model: str, number: int | None, why: str |
     """
     uri = resolve_uri(root)
     check_reachable(uri)
-    call = open_client(uri).call
+    try:
+        _rollback(open_client(uri).call, root, preset, model, number, why)
+    except QuatrainError:
+        raise
+    except Exception as error:  # of mlflow and its libraries
+        raise Unreachable(f"the store {uri} refused: {reason_of(error)}") from None
+
+
+def _rollback(
+    call: Call, root: Path, preset: str, model: str, number: int | None, why: str | None
+) -> None:
     name = registered_name(model, preset)
     versions = versions_of(call, name)
     current = version_with_alias(call, name, CHAMPION)
     target = version_to_set(name, versions, current, number)
     evaluation = evaluation_of(call, target.run_id)
-    if evaluation.keys() < {"scores", "provenance"}:
-        raise DataError(
-            f"version {target.version} of {name}: its run has no record of an evaluation",
-            remedy="name another version, or evaluate it and `make sync`",
-        )
+    scores = evaluation.get("scores", {})
     params = read_params(root, preset)
-    rules = rules_of(model, preset, getattr(params, model))
-    why = why or f"rolled back from version {current}"
-    run = (evaluation["scores"], evaluation["provenance"])
+    judgement = judge_scores(root, model, params, scores)
+    if unusable := [line.why for line in judgement.broken if line.status in UNUSABLE]:
+        raise DataError(
+            f"version {target.version} of {name} has no scores for a baseline: {unusable[0]}",
+            remedy="name another version by VERSION=",
+        )
+    # Versions of older code recorded no more than the key.
+    provenance = evaluation.get("provenance", {"run_key": target.tags[RUN_KEY_TAG]})
+    reason = why or "rolled back" + (f" from version {current}" if current else "")
     path = baseline_path(root, model)
-    baseline = with_entry(root, model, preset, rules, *run, why)
+    rules = rules_of(model, preset, getattr(params, model))
+    baseline = with_entry(root, model, preset, rules, scores, provenance, reason)
     write_durably(path, encode_file(path, baseline)[0])
-    print(
-        f"baselines/{path.name}: preset {preset} now holds the scores of version {target.version}"
-    )
+    print(f"baselines/{path.name}: preset {preset} now holds version {target.version}'s scores")
     for alias in set_champions(root, workspace_of(root, preset), preset, again=True):
         if alias.text.startswith(f"{name}@"):
             print(alias.text)
+    if current and current != str(target.version):
+        call("set_model_version_tag", name, current, LEFT, reason)
+    commit = str(provenance.get("commit", "unknown"))
     print(
-        f"commit baselines/{path.name}; start what serves {name}@{CHAMPION} anew; models/{model} "
-        "and params.yaml are as before: `make back` restores those of the last commit"
+        f"what is left: `make repro` writes the report anew, then commit baselines/{path.name}; "
+        f"start what serves {name}@{CHAMPION} anew; models/{model} and params.yaml are as before, and those of this version are of commit "
+        f"{commit} (`git show {commit.partition('+')[0]}:params.yaml`)"
     )
 
 
@@ -77,7 +101,11 @@ def version_to_set(
     """
     numbers = {int(each.version): each for each in versions}
     if number is None:
-        past = [each for each in versions if SINCE in each.tags and str(each.version) != current]
+        past = [
+            each
+            for each in versions
+            if SINCE in each.tags and LEFT not in each.tags and str(each.version) != current
+        ]
         if past:
             return max(past, key=lambda each: each.tags[SINCE])
         before = "" if current is None else f" before version {current}"

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pipeline.judging import render
-from pipeline.tracking.origin import DESCRIPTION_TAG
+from pipeline.tracking.origin import DESCRIPTION_TAG, pipeline_run
 from pipeline.tracking.outbox import Outbox
 from pipeline.tracking.records import SCORE_TAG, VERDICT_TAG
 from pipeline.tracking.registry import registered_name
 from pipeline.tracking.run import evaluations_of, path_of
 from quatrain.judgement import Judgement
+from quatrain.params import Params
 
 NAME_TAG = "mlflow.runName"
 
@@ -47,6 +48,17 @@ def _record(work: Path, outbox: Outbox, judgement: Judgement) -> bool:
     for tag, text in {**short, **tags_of(name, [judgement])}.items():
         outbox.put("tag", tag, text)
     return outbox.last_time != before
+
+
+def pipeline_name(work: Path, params: Params, judgements: Sequence[Judgement]) -> str | None:
+    """Returns the name that the run of the pipeline got from the first evaluation below it; None if
+    none ran here.
+    """
+    parent = pipeline_run(work, params).run_key
+    outboxes = [outbox for each in judgements if (outbox := _outbox_of(work, each))]
+    headers = [outbox.header for outbox in sorted(outboxes, key=lambda each: each.begun_at)]
+    above = [header.parent for header in headers if header is not None and header.parent]
+    return next((each.run_name for each in above if each.run_key == parent), None)
 
 
 def tags_of_all(name: str, judgements: Sequence[Judgement]) -> dict[str, str]:

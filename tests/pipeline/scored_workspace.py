@@ -8,7 +8,7 @@ from typing import Any
 from pipeline.judging.baseline_files import baseline_path
 from pipeline.judging.changes import provenance_of
 from pipeline.judging.gate import rules_of
-from pipeline.judging.scores import digests_of, path_of, write_scores
+from pipeline.judging.scores import digests_of, path_of, stored_scores, write_scores
 from pipeline.storage.params_file import read_params
 from pipeline.storage.run_key import code_digest, shaping
 from pipeline.storage.trained_model import CONFIG
@@ -39,13 +39,15 @@ class Workspace:
         params = read_params(self.root)
         learner = folders.read_digest(self.weights)
         digests = digests_of(self.root, self.model, params, learner=learner, data=DATASET)
-        write_scores(self.root, self.model, preset, digests, SCORES[self.model] | changed)
+        info = folders.read_json(self.weights / folders.MANIFEST)["info"]
+        scores = SCORES[self.model] | changed
+        write_scores(self.root, stored_scores(self.model, preset, digests, info, scores))
 
     def set_baseline(self, preset: str = "default", **changed: float) -> None:
         """As if SCORES with changes had been promoted."""
         rules, params = rules_of(self.model, preset), read_params(self.root)
         metrics = {rule.metric: entry_of(rule, SCORES[self.model] | changed) for rule in rules}
-        info = {"run_key": "", "dataset": DATASET, "settings": SETTINGS}
+        info = {"run_key": "", "data": DATASET, "settings": SETTINGS}
         info["code"] = code_digest(self.root, self.model, params, "evaluate")
         provenance = provenance_of(self.root, self.model, params, info) | PROVENANCE
         entry = {"metrics": metrics, "provenance": provenance}

@@ -119,6 +119,10 @@ def test_a_signal_leaves_the_stage_the_time_to_save(
 def test_the_gates_exit_code_is_the_answer_and_it_says_where_results_are(
     checkout: Path, dvc: StandIn, capsys: Capture
 ):
+    report = checkout / "reports" / "report.md"
+    report.touch()
+    git(checkout, "add", "reports/report.md")
+    git(checkout, "commit", "-q", "-m", "report")
     assert main(["repro"]) == 0
     metrics = sum(len(rules_of(model, "default")) for model in MODELS)
     out = capsys.readouterr().out
@@ -137,6 +141,7 @@ def test_the_gates_exit_code_is_the_answer_and_it_says_where_results_are(
     assert "gate: allo: worse: cosine_mean 0.5 is 0.495 worse than baseline 0.995" in err
     assert "\ncommit   git add reports  (`make back` drops what is not committed)\n" in out
     assert dvc.reports == [checkout]
+    report.touch()
 
     assert main(["repro", "--preset", "smoke"]) == 4
     out, err = capsys.readouterr()
@@ -278,6 +283,13 @@ def test_back_restores_the_commit_keeps_a_patch_and_makes_what_no_cache_has(
     params.write_text(before.replace("seed: 0", "seed: 7", 1))
     Workspace(checkout).score(cosine_mean=0.5)
     shutil.rmtree(checkout / "models" / "iqn")
+    for model in MODELS:
+        for out in (f"data/{model}", f"reports/{model}/plots", f"reports/{model}/curves"):
+            (checkout / out).mkdir(parents=True)
+    (checkout / "reports" / "new.md").touch()
+    git(checkout, "add", "--force", "reports/new.md")
+    git(checkout, "config", "diff.noprefix", "true")
+    git(checkout, "config", "color.ui", "always")
     assert main(["back"]) == 0
     assert params.read_text() == before
     assert git(checkout, "status", "--porcelain", "--", "params.yaml", "reports") == ""
@@ -285,7 +297,8 @@ def test_back_restores_the_commit_keeps_a_patch_and_makes_what_no_cache_has(
     assert restored.startswith("back: dvc.lock, params.yaml, reports are those of commit ")
     git(checkout, "apply", kept.partition("`git apply ")[2].partition(" &&")[0])
     assert "seed: 7" in params.read_text()
-    options = ("checkout", "--quiet", "--force", "--allow-missing")
+    assert (checkout / "reports" / "new.md").exists()
+    options = ("checkout", "--quiet", "--allow-missing")
     assert dvc.calls == [(checkout, options)]
 
     dvc.removes = [checkout / "models" / "allo"]

@@ -222,10 +222,10 @@ def test_committed_baselines_are_what_promote_writes(model: str):
 def test_a_recording_is_stored_for_the_next_to_be_compared_with(space: Workspace):
     params = read_params(space.root)
     config = SimpleNamespace(is_recorded=True, env=SimpleNamespace(columns=("x",)))
-    assert drift.recording_of(space.root, "allo", config) == {}  # data/allo is not there
+    assert drift.recording_part(space.root, "allo", config) == {}  # data/allo is not there
     walks = {"table/observations": np.float32([[0.1], [2]]), "train/state": np.arange(100) % 2}
     folders.save(space.data, {"dataset.safetensors": walks}, {})
-    learned = drift.recording_of(space.root, "allo", config)
+    learned = drift.recording_part(space.root, "allo", config)["recording"]
     assert {*learned["x"]} == {0.1, 2}
     assert drift.accepted(space.root, "allo", params) is None
     baseline = space.baseline()

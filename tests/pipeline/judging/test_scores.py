@@ -47,7 +47,7 @@ def test_fresh_scores_come_with_what_the_learner_says_of_its_run(space: Workspac
     assert stored == SCORES["allo"] | {"cosine_min": None}
     assert (info["run_key"], info["settings"]["threads"]) == ("a" * 64, "2")
     content = json.loads(space.scores.read_text())
-    assert [*content] == ["digests", "model", "preset", "scores"]
+    assert [*content] == ["digests", "model", "preset", "run", "scores"]
     assert (content["model"], content["preset"]) == ("allo", "default")
     assert content["digests"]["learner"] == folders.read_digest(space.weights)
     assert content["digests"]["data"] == DATASET
@@ -59,7 +59,7 @@ def test_what_evaluate_writes_is_fresh_until_the_model_is_trained_anew(evaluated
     metrics = folders.read_json(evaluated.reports / "metrics.json")
     gated = ["cosine_mean", "cosine_min", "orthogonality"]
     assert metrics == {evaluated.model: {name: stored[name] for name in gated}}
-    assert read_scores(evaluated.root, evaluated.model).digests["data"] == info["dataset"]
+    assert read_scores(evaluated.root, evaluated.model).digests["data"] == info["data"]
     evaluated.choose(overlay={"seed": params.seed + 1})
     with pytest.raises(NotFresh, match=r"^params\.yaml changed after"):
         fresh_scores(evaluated.root, evaluated.model, read_params(evaluated.root))

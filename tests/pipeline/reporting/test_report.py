@@ -103,7 +103,7 @@ def test_a_section_shows_scores_rules_references_run_and_baseline(space: Workspa
     assert set(names) == set(SCORES["allo"]) - gated
     assert names.index("cosine/2") + 1 == names.index("cosine/10")
     lowered = {"date": "2026-01-02", "commit": "f00", "seeds": 3, "why": "smaller network"}
-    said = "Baseline: 2026-01-02, commit f00, 3 seeds; stored by force: smaller network."
+    said = "Baseline: 2026-01-02, commit f00, 3 seeds; why: smaller network."
     assert sections.baseline_origin(lowered) == said
 
 

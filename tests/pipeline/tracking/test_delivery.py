@@ -1,5 +1,6 @@
 """Tests that a store gets every record of an outbox once, whatever is lost or restored."""
 
+import json
 import re
 import shutil
 import sqlite3
@@ -147,18 +148,21 @@ def test_an_evaluation_adds_to_the_run_of_its_training_which_ends_with_it(
     assert pipeline.data.tags["quatrain.pipeline"] == "true"
 
 
-def test_a_card_that_comes_before_its_version_is_that_of_the_version(uri: str, tmp_path: Path):
+def test_a_card_and_tags_that_come_before_their_version_are_those_of_the_version(
+    uri: str, tmp_path: Path
+):
     folder = tmp_path / ".state" / "outbox"
     training = recorded_model(folder / "train@allo-1.sqlite", "k1")
     for time, name, run_key in ((3, "other", "k2"), (1, "older", "k1"), (2, "newer", "k1")):
         evaluation = Outbox(folder / f"evaluate@allo-{name}.sqlite")
         evaluation.begin(header(run_key, params={}))
         evaluation.put("card", "quatrain-allo", name, time=time)
+        evaluation.put("version", "quatrain-allo", json.dumps({"verdict": name}), time=time)
         deliver(evaluation, uri)
     (folder / "evaluate@allo-damaged.sqlite").write_bytes(b"no database" * 999)
     deliver(training, uri)
     (version,) = client_of(uri).search_model_versions("name = 'quatrain-allo'")
-    assert version.description == "newer"
+    assert (version.description, version.tags["verdict"]) == ("newer", "newer")
 
 
 def test_a_run_deleted_during_its_delivery_is_created_again(small: Outbox, uri: str):

@@ -13,6 +13,7 @@ from pipeline.tracking import champions, registry, store
 from pipeline.tracking.champions import (
     BY,
     CHAMPION,
+    LEFT,
     SINCE,
     UNTIL,
     WHY,
@@ -261,6 +262,9 @@ class Store:
     def champion(self) -> str | None:
         return version_of(self.call, CHAMPION)
 
+    def all(self) -> list[Any]:
+        return registry.versions_of(self.call, NAME)
+
     def promote(self, number: int) -> None:
         """As if the run of a version had been promoted."""
         content = self.space.baseline()
@@ -290,11 +294,34 @@ def test_a_rollback_restores_the_champion_before_with_its_scores_as_baseline(
     assert (entry["provenance"]["run_key"], entry["provenance"]["why"]) == ("k2", "3 fails on site")
     assert [each["provenance"]["run_key"] for each in entry["history"]] == ["k3"]
     assert capsys.readouterr().out.startswith(
-        "baselines/allo.json: preset default now holds the scores of version 2\n"
+        "baselines/allo.json: preset default now holds version 2's scores\n"
         "quatrain-allo@champion: version 2, run k2, in place of version 3\n"
     )
-    assert main(["rollback", "allo", "--version", "1"]) == 0
-    assert versions.champion() == "1"
+    left = {int(each.version): each.tags.get(LEFT) for each in versions.all()}
+    assert left == {1: None, 2: None, 3: "3 fails on site"}
+
+
+def test_a_second_rollback_goes_further_back_and_a_promotion_forgets_it(
+    versions: Store, failure: Failure
+):
+    for number in (1, 2, 3):
+        versions.promote(number)
+    for expected in ("2", "1"):
+        assert main(["rollback", "allo"]) == 0
+        assert versions.champion() == expected
+    why = "rollback: no version of quatrain-allo was the champion before version 1 in this store"
+    assert failure(main, "rollback", "allo", code=2).startswith(why)
+    versions.promote(3)
+    assert not any(LEFT in each.tags for each in versions.all() if str(each.version) == "3")
+
+
+def test_what_a_failure_between_alias_and_tags_left_is_mended(versions: Store, call: registry.Call):
+    versions.promote(2)
+    call("set_registered_model_alias", NAME, CHAMPION, "3")
+    versions.promote(3)
+    tags = {int(each.version): each.tags for each in versions.all()}
+    assert SINCE in tags[3]
+    assert UNTIL in tags[2]
 
 
 def test_a_store_without_the_baselines_run_has_a_first_champion_and_rolls_back(versions: Store):
@@ -304,8 +331,6 @@ def test_a_store_without_the_baselines_run_has_a_first_champion_and_rolls_back(v
     assert versions.champion() == "2"  # version 3 breaks the baseline
     assert main(["rollback", "allo", "--version", "1"]) == 0
     assert versions.champion() == "1"
-    assert main(["rollback", "allo"]) == 0
-    assert versions.champion() == "2"
 
 
 def test_a_version_that_cannot_be_set_changes_nothing(
@@ -317,7 +342,11 @@ def test_a_version_that_cannot_be_set_changes_nothing(
     why = "rollback: quatrain-allo has no version 7 in this store; name one by VERSION=: 3, 2, 1"
     assert failure(main, "rollback", "allo", "--version", "7", code=2) == why
     train("k4")
-    why = "rollback: version 4 of quatrain-allo: its run has no record of an evaluation"
+    why = "rollback: version 4 of quatrain-allo has no scores for a baseline: cosine_mean is judged"
     assert failure(main, "rollback", "allo", "--version", "4", code=3).startswith(why)
+    versions.space.edit_baseline("{")
+    why = "rollback: baselines/allo.json: cannot be read"
+    assert failure(main, "rollback", "allo", "--version", "1", code=3).startswith(why)
+    versions.space.stored.write_bytes(before)
     assert versions.space.stored.read_bytes() == before
     assert versions.champion() is None
