@@ -44,7 +44,8 @@ RUN /opt/venv/bin/pip install --no-deps --no-build-isolation --editable /quatrai
 
 FROM system AS quatrain
 # Any user may be given to `docker run --user`: HOME and USER stand in for an entry in /etc/passwd, all of /quatrain can be
-# written, and git works in a folder of another user.
+# written, git works in a folder of another user, and jax, which asks for that entry to limit the size of its compiled
+# programs, keeps them without a limit where the container ends.
 ARG USER_ID=1000
 RUN useradd --uid "${USER_ID}" --no-create-home --home-dir /tmp quatrain \
     && install --directory --owner quatrain --group quatrain --mode 777 /quatrain \
@@ -54,6 +55,7 @@ COPY --from=checkout --chown=quatrain:quatrain /quatrain /quatrain
 ENV PATH=/opt/venv/bin:$PATH \
     PYTHONPATH=/quatrain/src:/quatrain \
     HOME=/tmp USER=quatrain \
+    JAX_COMPILATION_CACHE_DIR=/tmp/jax JAX_COMPILATION_CACHE_MAX_SIZE=-1 \
     OMP_WAIT_POLICY=PASSIVE \
     MLFLOW_DISABLE_TELEMETRY=true \
     MLFLOW_ALLOW_PICKLE_DESERIALIZATION=false
