@@ -118,6 +118,9 @@ check: $(STAMP) cluster  ##6 lint, types, import contracts, code lines by folder
 	@$(BIN)/hadolint Dockerfile
 	@$(BIN)/shellcheck docs/cluster/slurm.sh
 	@$(BIN)/zizmor --offline --quiet .github/workflows
+	@$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	@$(BIN)/check-jsonschema --quiet --builtin-schema vendor.gitlab-ci docs/ci/gitlab-ci.yml
+	@$(BIN)/check-jsonschema --quiet --builtin-schema vendor.compose-spec compose.yaml
 	@if command -v actionlint >/dev/null; then actionlint; else echo "actionlint is not installed: .github/workflows/ci.yml runs it"; fi
 
 lock: $(STAMP)  ##6 write requirements/*.txt anew; versions stay (ARGS='--upgrade-package jax')

@@ -1,6 +1,8 @@
-"""The job for Kubernetes: fields that KubeRay has, a token, no rights and no password."""
+"""What is for Kubernetes: fields that KubeRay has, a token, no rights and no password."""
 
 import re
+import subprocess
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,7 +11,8 @@ from ruamel.yaml import YAML
 from tests.conftest import ROOT
 
 YAML_READER = YAML(typ="safe")
-JOB = ROOT / "docs" / "cluster" / "rayjob.yaml"
+CLUSTER = ROOT / "docs" / "cluster"
+JOB = CLUSTER / "rayjob.yaml"
 LOCKS = ("cluster", "kuberay")
 
 
@@ -71,16 +74,65 @@ def test_the_cluster_asks_for_a_token_and_can_be_reached_by_its_own_pods_and_the
         assert template["metadata"]["labels"] == cluster["podSelector"]["matchLabels"]
 
 
-def test_no_pod_has_rights_or_a_password_written_down(manifests: dict[str, Any]):
-    for name, template in pods(manifests).items():
-        spec = template["spec"]
-        assert spec["automountServiceAccountToken"] is False, name
-        assert spec["securityContext"]["runAsNonRoot"] is True, name
+def pod_specs(value: Any) -> Iterator[dict[str, Any]]:
+    """Yields each part that has containers."""
+    if isinstance(value, dict):
+        if "containers" in value:
+            yield value
+        for part in value.values():
+            yield from pod_specs(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from pod_specs(part)
+
+
+@pytest.mark.parametrize(("name", "count"), [("rayjob", 3), ("retrain", 1), ("serve", 1)])
+def test_no_pod_has_rights_or_a_password_written_down(name: str, count: int):
+    path = CLUSTER / f"{name}.yaml"
+    specs = list(pod_specs(list(YAML_READER.load_all(path))))
+    assert len(specs) == count
+    for spec in specs:
+        assert spec["automountServiceAccountToken"] is False
+        assert spec["securityContext"]["runAsNonRoot"] is True
         (container,) = spec["containers"]
-        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}, name
+        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
         assert container["image"] == "REGISTRY/quatrain:COMMIT"
-    text = JOB.read_text()
-    assert not re.search(r"PASSWORD|ACCESS_KEY|stringData|kind: Secret", text)
+    assert not re.search(r"PASSWORD:|SECRET_ACCESS_KEY:|stringData|kind: Secret", path.read_text())
+
+
+def test_the_served_champion_can_be_reached_at_its_port_by_pods_with_a_label():
+    kinds = {each["kind"]: each["spec"] for each in YAML_READER.load_all(CLUSTER / "serve.yaml")}
+    assert set(kinds) == {"Deployment", "Service", "NetworkPolicy"}
+    template = kinds["Deployment"]["template"]
+    labels = template["metadata"]["labels"]
+    selectors = (
+        kinds["Deployment"]["selector"]["matchLabels"],
+        kinds["Service"]["selector"],
+        kinds["NetworkPolicy"]["podSelector"]["matchLabels"],
+    )
+    assert selectors == (labels,) * 3
+    (container,) = template["spec"]["containers"]
+    (port,) = container["ports"]
+    probes = [container[f"{name}Probe"] for name in ("startup", "readiness", "liveness")]
+    named = {kinds["Service"]["ports"][0]["targetPort"], *(p["httpGet"]["port"] for p in probes)}
+    assert named == {port["name"]}
+    assert container["args"][-2:] == ["--port", str(port["containerPort"])]
+    (rule,) = kinds["NetworkPolicy"]["ingress"]
+    assert [each["port"] for each in rule["ports"]] == [port["containerPort"]]
+
+
+def test_a_retraining_on_kubernetes_waits_for_the_one_before_and_keeps_its_checkout():
+    kinds = {each["kind"]: each for each in YAML_READER.load_all(CLUSTER / "retrain.yaml")}
+    job = kinds["CronJob"]["spec"]
+    assert job["concurrencyPolicy"] == "Forbid"
+    (spec,) = pod_specs(job)
+    (container,) = spec["containers"]
+    (volume,) = spec["volumes"]
+    claim = kinds["PersistentVolumeClaim"]["metadata"]["name"]
+    assert volume["persistentVolumeClaim"] == {"claimName": claim}
+    assert container["volumeMounts"] == [{"name": volume["name"], "mountPath": "/work"}]
+    assert container["workingDir"] == "/work"
+    subprocess.run(["bash", "-n", "-c", container["args"][2]], check=True)
 
 
 def test_every_place_names_the_same_version_of_ray(manifests: dict[str, Any]):

@@ -53,15 +53,27 @@ def test_only_the_job_that_pushes_may_write_and_only_the_one_that_tells_may_open
         ("retrain", "announce", "issues"),
         ("retrain", "announce", "pull-requests"),
         ("compare", "tell", "pull-requests"),
+        ("ci", "tell", "pull-requests"),
     }
 
 
 def test_code_of_a_pull_request_meets_no_secret_and_no_right_to_write():
-    content = workflow(WORKFLOWS / "compare.yml")
-    assert set(content["on"]) == {"pull_request", "workflow_dispatch"}
-    assert "secrets." not in json.dumps(content)
-    assert content["jobs"]["compare"]["permissions"] == {"contents": "read"}
-    assert [step.get("uses") for step in content["jobs"]["tell"]["steps"]] == [None]
+    contents = {path.stem: workflow(path) for path in FILES}
+    asked = {name for name, content in contents.items() if "pull_request" in content["on"]}
+    assert asked == {"ci", "compare", "image"}
+    for content in map(contents.__getitem__, asked):
+        assert "pull_request_target" not in content["on"]
+        assert "secrets." not in json.dumps(content)
+        for name, job in content["jobs"].items():
+            if name == "tell":
+                assert [step.get("uses") for step in job["steps"]] == [None]
+            else:
+                assert job["permissions"] == {"contents": "read"}
+
+
+def test_a_job_with_secrets_or_a_right_to_write_restores_no_cache():
+    """What a branch has put there would run with them."""
+    assert "cache" not in json.dumps(workflow(WORKFLOWS / "retrain.yml"))
 
 
 @each
@@ -104,6 +116,7 @@ def test_systemd_understands_the_units(tmp_path: Path):
 GH = """#!/bin/sh
 echo "$@" >>"$HOME/calls"
 case "$1 $2" in
+"api --paginate") for last; do :; done; jq -r "$last" "$HOME/comments" ;;
 "run download") test -d "$HOME/left" && cp -r "$HOME/left" "$7" ;;
 *list) for last; do :; done; jq -r "$last" "$HOME/$1" ;;
 esac
@@ -167,6 +180,30 @@ def test_a_result_has_one_pull_request_and_what_is_broken_one_issue(
     assert body.endswith(f"artifact: {LINK}\n")
 
 
+MINE = {"login": "github-actions[bot]"}
+MARK = {name: f"<!-- {name} -->" for name in ("ci", "compare")}
+COMMENTS = [
+    {"id": 1, "user": MINE, "body": "<!-- other -->"},
+    {"id": 2, "user": {"login": "someone"}, "body": "<!-- ci -->"},
+]
+NEW = "pr comment 5 --body-file body.md"
+
+
+def edit(number: int) -> str:
+    place = f"repos/o/r/issues/comments/{number}"
+    return f"api --silent --method PATCH {place} --field body=@body.md"
+
+
+def comment_of(folder: Path, name: str, comments: list[dict[str, Any]], **values: str) -> list[str]:
+    """Returns how the job `tell` of a workflow posts body.md among these comments."""
+    (folder / "comments").write_text(json.dumps(comments))
+    code, calls = last_script(
+        folder, name, "tell", NUMBER="5", GH_REPO="o/r", MARK=MARK[name], **values
+    )
+    assert code == 0
+    return calls[2:]
+
+
 @pytest.mark.parametrize(
     ("left", "result", "said"),
     [
@@ -181,9 +218,52 @@ def test_a_pull_request_has_one_comment_with_what_every_comparison_says(
     for model, text in left.items():
         (tmp_path / "left" / model).mkdir(parents=True)
         (tmp_path / "left" / model / "compare.md").write_text(text)
-    code, calls = last_script(tmp_path, "compare", "tell", NUMBER="5", RESULT=result)
-    assert code == 0
-    assert calls[1:] == ["pr comment 5 --edit-last --create-if-none --body-file body.md"]
+    assert comment_of(tmp_path, "compare", COMMENTS, RESULT=result) == [NEW]
     body = (tmp_path / "body.md").read_text()
     assert [text for text in (*left.values(), *said) if text not in body] == []
     assert body.endswith(f"artifact: {LINK}\n")
+
+
+PAGE = """# Passed
+
+| [allo](#allo): 3 of 3 hold<br>cosine 0.9<br>![allo](cards/allo.webp) |
+
+All pictures: `report.html`, which `make repro` writes beside this page.
+
+What changed since the baseline:
+
+* seed: 0 -&gt; 1
+"""
+SHOWN = """# Passed
+
+| [allo](#allo): 3 of 3 hold<br>cosine 0.9 |
+
+Pictures: `report.html` and `cards` in the artifact `report` of the run.
+
+What changed since the baseline:
+
+* seed: 0 -&gt; 1
+"""
+
+
+def test_scores_and_changes_reach_summary_and_comment_and_pictures_are_said_to_be_elsewhere(
+    tmp_path: Path,
+):
+    reports = tmp_path / ".presets" / "smoke" / "reports"
+    reports.mkdir(parents=True)
+    (reports / "report.md").write_text(PAGE)
+    steps = workflow(WORKFLOWS / "ci.yml")["jobs"]["smoke"]["steps"]
+    (script,) = [step["run"] for step in steps if "SUMMARY" in step.get("run", "")]
+    values = os.environ | {"GITHUB_STEP_SUMMARY": str(tmp_path / "summary")}
+    subprocess.run(["bash", "-e", "-c", script], cwd=tmp_path, env=values, check=True)
+    assert (tmp_path / "summary").read_text() == SHOWN
+    shutil.copytree(reports, tmp_path / "left")
+    older = {"id": 3, "user": MINE, "body": f"{MARK['ci']}\nold"}
+    assert comment_of(tmp_path, "ci", [*COMMENTS, older]) == [edit(3)]
+    body = (tmp_path / "body.md").read_text()
+    assert body == f"{MARK['ci']}\n{SHOWN}\nLog and artifacts: {LINK}\n"
+
+
+def test_a_pipeline_that_stopped_is_a_comment_too(tmp_path: Path):
+    assert comment_of(tmp_path, "ci", COMMENTS) == [NEW]
+    assert "stopped before its report" in (tmp_path / "body.md").read_text()

@@ -43,13 +43,16 @@ class Origin(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Holds how a retraining ended, with a branch if there is something to merge."""
+    """Holds how a retraining ended, with a branch if there is something to merge, or the first
+    reason of a failure.
+    """
 
     kind: Literal["unchanged", "proposed", "broken", "stopped"]
     exit: int
     title: str
     body: str
     branch: str | None = None
+    reason: str | None = None
 
 
 class Comparisons(NamedTuple):
@@ -117,13 +120,15 @@ def broken(origin: Origin, results: Sequence[Judgement]) -> Outcome:
     changes = render.changes_of_all([each for each in results if not each.passed])
     parts = (gate, render.summary(results), changes, render.markdown(results), PLACE)
     body = "\n\n".join(filter(None, parts))
-    return Outcome("broken", BaselineBroken.exit_code, ISSUE, body)
+    reasons = [f"{each.model}: {line.why}" for each in results for line in each.broken]
+    return Outcome("broken", BaselineBroken.exit_code, ISSUE, body, reason=reasons[0])
 
 
 def stopped(reason: str, code: int) -> Outcome:
     stop = f"The retraining stopped with exit code {code}:"
     last = "Nothing was promoted and no branch was pushed."
-    return Outcome("stopped", code, ISSUE, f"{stop}\n\n    {redact(reason)}\n\n{last}")
+    body = f"{stop}\n\n    {redact(reason)}\n\n{last}"
+    return Outcome("stopped", code, ISSUE, body, reason=redact(reason))
 
 
 def clear(folder: Path) -> None:

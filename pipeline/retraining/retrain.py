@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pipeline.judging.gate import judge_run, rules_of
 from pipeline.judging.scores import read_scores, with_info
-from pipeline.retraining import outcome, worktree
+from pipeline.retraining import outcome, webhook, worktree
 from pipeline.retraining.outcome import FOLDER, Comparisons, Origin, Outcome, better_models
 from pipeline.retraining.worktree import Worktree, run_git
 from pipeline.runtime import console, processes
@@ -73,12 +73,19 @@ def retrain(root: Path, asked: Retraining) -> int:
     except Interrupted:
         raise
     except (QuatrainError, OSError) as error:
-        outcome.write(folder, outcome.stopped(described(error), exit_code_of(error) or 1))
+        tell_and_write(folder, outcome.stopped(described(error), exit_code_of(error) or 1))
         raise
     finally:
         os.close(lock)
-    outcome.write(folder, result)
+    tell_and_write(folder, result)
     return result.exit
+
+
+def tell_and_write(folder: Path, result: Outcome) -> None:
+    """Tells the webhook of a failure, and stores the outcome."""
+    if result.reason is not None:
+        webhook.tell(f"{result.title}: {result.reason}")
+    outcome.write(folder, result)
 
 
 def retrain_alone(copy: Worktree, asked: Retraining) -> Outcome:

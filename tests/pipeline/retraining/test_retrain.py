@@ -5,6 +5,7 @@ alone. git is real, and what runs in the worktree is pretended.
 import datetime
 import json
 import os
+import re
 import shutil
 import signal
 from pathlib import Path
@@ -21,12 +22,14 @@ from pipeline.retraining.worktree import Worktree
 from pipeline.runtime import command, processes
 from pipeline.runtime.errors import Interrupted, LockHeld
 from pipeline.storage import run_key
+from tests.pipeline.faulty_server import faulty
 from tests.pipeline.fixture_types import Capture, Failure, Patch
 from tests.pipeline.scored_workspace import Workspace
 from tests.pipeline.small_checkout import contents, git
 
 WORK = FOLDER / "work"
 REPRO = "pipeline repro --preset default"
+WORSE = "cosine_mean 0.5 is 0.495 worse than baseline 0.995 (higher is better, tolerance 0.005)"
 IGNORED = (
     ".presets/",
     ".state/",
@@ -155,7 +158,7 @@ def test_a_clearly_better_model_is_promoted_on_a_branch_alone_and_once(
     assert not (night.root / WORK).exists()
     assert git(night.root, "worktree", "list").count("\n") == 1
     title = "Retrain: iqn better"
-    proposed = {"kind": "proposed", "exit": 0, "title": title, "branch": branch}
+    proposed = {"kind": "proposed", "exit": 0, "title": title, "branch": branch, "reason": None}
     assert night.outcome() == proposed
     assert "Baselines of iqn move: a score is clearly better, none is worse.\n" in night.body()
     assert "|iqn|return_mean|140.0000|105.0000|" in night.body().replace(" ", "")
@@ -247,8 +250,36 @@ def test_a_broken_gate_keeps_the_report_and_no_more(night: Night, remote: Path, 
     assert night.state() == before
     assert night.branches() == night.branches(remote) == []
     assert (night.root / FOLDER / "report.md").read_text() == "the report"
-    assert night.outcome() == {"kind": "broken", "exit": 4, "title": ISSUE, "branch": None}
-    assert "* **allo**: cosine_mean 0.5 is 0.495 worse than baseline 0.995" in night.body()
+    outcome = {"kind": "broken", "exit": 4, "title": ISSUE, "branch": None}
+    assert night.outcome() == outcome | {"reason": f"allo: {WORSE}"}
+    assert f"* **allo**: {WORSE}" in night.body()
+
+
+def test_a_failure_is_a_line_for_the_webhook_whose_url_is_never_printed(
+    night: Night, capsys: Capture, monkeypatch: Patch
+):
+    night.scores = {"allo": {"cosine_mean": 0.5}}
+    with faulty() as server:
+        url = f"{server.uri}/services/T1/B2"
+        monkeypatch.setenv("QUATRAIN_WEBHOOK_URL", url)
+        for code, fault in ((4, ""), (4, "404"), (255, "page"), (0, "page")):
+            night.codes[REPRO], server.fault = code, fault
+            night.scores = night.scores if code else {}
+            assert main(["retrain"]) == code
+    monkeypatch.setenv("QUATRAIN_WEBHOOK_URL", f"{url} b")
+    night.codes[REPRO] = 255
+    assert main(["retrain"]) == 255
+    worse = f"{ISSUE}: allo: {WORSE}"
+    stopped = f"{ISSUE}: `make repro` stopped before the gate; the log says why"
+    posts = {
+        text: b"POST/services/T1/B2" + json.dumps({"text": text}).encode()
+        for text in (worse, stopped)
+    }
+    assert server.requests == {posts[worse]: 2, posts[stopped]: 1}
+    output = "".join(capsys.readouterr())
+    warnings = re.findall(r"the webhook of QUATRAIN_WEBHOOK_URL was not told (.*)", output)
+    assert warnings == ["(HTTP 404)", "(InvalidURL)"]
+    assert "T1/B2" not in output
 
 
 def test_what_stops_is_told_and_the_next_one_continues_from_its_checkpoints(
