@@ -222,7 +222,8 @@ def adapt(root: Path, name: str, model: str) -> None:
     edit(root / "README.md", {"{name}": name, "{model}": model})
     ids = root / "src/quatrain/envs/adapters/registration.py"
     present = "|".join(path.stem for path in ids.parent.iterdir())
-    edit(ids, {rf'(?m)^    "quatrain/\S+: \("(?!{present}).*\n': ""})
+    absent = rf'(?m)^    "quatrain/\S+: \("(?!{present}).*\n'
+    edit(ids, {absent: "", r"\{\n    (.*),\n\}\n": r"{\1}\n"})  # as ruff formats a single entry
     edit(
         root / "pyproject.toml",
         {
@@ -240,5 +241,5 @@ def adapt(root: Path, name: str, model: str) -> None:
 def edit(path: Path, changes: dict[str, str]) -> None:
     text = path.read_text("utf-8")
     for pattern, replacement in changes.items():
-        text = re.sub(pattern, replacement.replace("\\", r"\\"), text)
+        text = re.sub(pattern, replacement, text)
     path.write_text(text, "utf-8")
