@@ -46,6 +46,8 @@ def test_a_project_has_one_learner_and_its_stages(model: str, tmp_path: Path):
     alone = {name for name in ours if new_project.LEFT_OUT.match(f"pipeline/{name}")}
     of_others = set() if model == "active_dynamics" else {"commands/identify.py"}
     assert ours - theirs == alone | of_others | {"new_project/test_project.py"}
+    for name in ("test_project", "test_contract", "test_dvc_yaml", f"models/{model}/test_serve"):
+        assert (root / "tests" / f"{name}.py").is_file()
     assert not (root / "development.mk").exists()
     assert 'EXPERIMENT = "My.Demo"' in (root / "pipeline/tracking/records.py").read_text()
     presets = ["default", *(path.stem for path in (root / "presets").iterdir())]

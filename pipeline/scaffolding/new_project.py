@@ -208,7 +208,8 @@ def is_absent(root: Path, name: str) -> bool:
     """
     base = root / ("src" if name.startswith("quatrain.") else "")
     path = base.joinpath(*name.split("."))
-    if name.partition(".")[0] not in TOPS or path.is_dir() or path.with_suffix(".py").is_file():
+    top, _, below = name.partition(".")
+    if top not in TOPS or not below or path.is_dir() or path.with_suffix(".py").is_file():
         return False
     above, package = path.parent.with_suffix(".py"), path.parent / "__init__.py"
     return not above.is_file() and not (package.is_file() and path.name in package.read_text())
