@@ -9,6 +9,8 @@ import os
 import sys
 from argparse import ArgumentTypeError
 from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import quatrain
@@ -32,9 +34,11 @@ from pipeline.runtime.command import (
     verb,
     whole_number,
 )
-from pipeline.trials.studies import verbs as _studies  # noqa: F401  registers those of studies
 from quatrain.errors import ConfigError, PackageMissing
 from quatrain.seeds import SEEDS_OF_INTERVAL
+
+if find_spec("pipeline.trials.studies"):  # which a project of `quatrain init` has not
+    import_module("pipeline.trials.studies.verbs")  # registers theirs
 
 CHECKOUT_FILES = ("params.yaml", "dvc.yaml")
 # A missing module of these is a fault of the code; of others, a package to install.
@@ -251,6 +255,21 @@ def new(options: Options) -> None:
     print(*lines, NEXT.format(name=options.name), sep="\n")
 
 
+@verb(
+    option("name", metavar="NAME", help="of the project, and of its folder here"),
+    option("--model", default="allo", metavar="MODEL", help="its learner"),
+    reads_params=False,
+    offered=Path(__file__).with_name("new_project").is_dir(),
+)
+def init(options: Options) -> None:
+    """Makes a project of your own in a new folder: the pipeline, and one learner."""
+    (model,) = selected_models([options.model])
+    from pipeline.scaffolding.new_project import NEXT, create, first_commit
+
+    root = create(Path.cwd(), options.name, model)
+    print(NEXT.format(name=options.name, model=model, commit=first_commit(root)))
+
+
 ADDRESS_OPTION = option(
     "--address", metavar="HOST:PORT", help="of a Ray cluster; this machine alone if none"
 )
@@ -395,7 +414,7 @@ def run_in_checkout() -> int:
         os.environ["PYTHONPATH"] = os.pathsep.join([str(root / "src"), str(root)])
         os.execv(sys.executable, [sys.executable, "-m", "pipeline", *sys.argv[1:]])
     name, *rest = sys.argv[1:] or ["--help"]
-    if name not in VERBS or {"-h", "--help"} & set(rest):
+    if name not in VERBS or name == "init" or {"-h", "--help"} & set(rest):
         return main()
     reason = f"{name} works in a checkout, and here is no {' and no '.join(CHECKOUT_FILES)}"
     return report_failure("quatrain", f"{reason}; cd to one, or git clone the repository", 2)

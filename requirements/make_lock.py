@@ -28,6 +28,7 @@ SOURCES = {
     "moto": ("requirements/moto.in",),
     "peers": ("requirements/peers.in",),
 }
+SOURCES = {name: source for name, source in SOURCES.items() if (HERE / f"{name}.txt").is_file()}
 APART = ("moto", "peers")
 """In environments of their own; all others go into one, with one version of each package."""
 BEFORE = {"kuberay": ("lock", "cluster")}

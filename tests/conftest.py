@@ -2,7 +2,7 @@
 root.
 """
 
-import importlib
+import importlib.util
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,9 +20,6 @@ from quatrain.params import Params
 from quatrain.presets import parse
 from quatrain.registry import MODELS
 from quatrain.validation import overlaid, validate
-from tests.models.actor_critic import user_envs as actor_critic_user_envs
-from tests.models.allo import user_envs as allo_user_envs
-from tests.models.iqn import user_envs as iqn_user_envs
 
 ROOT = Path(__file__).parent.parent
 
@@ -30,29 +27,26 @@ SIZES = {model: importlib.import_module(f"tests.models.{model}.sizes") for model
 """Per model: its sizes in tests, which stand beside them."""
 SMALL: dict[str, dict[str, Any]] = {model: sizes.SMALL for model, sizes in SIZES.items()}
 QUICK: dict[str, dict[str, Any]] = {model: sizes.QUICK for model, sizes in SIZES.items()}
-VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
-    "active_dynamics-seq_vae": (
-        "active_dynamics",
-        {
-            "seeds": 1,
-            "network": {"family": "seq_vae"},
-            "train": {"seq_vae": {"batch_size": 8, "updates": 2}},
-        },
-    ),
-    # A first record before all is learned.
-    "actor_critic-user_env": (
-        "actor_critic",
-        overlaid(
-            actor_critic_user_envs.section("Signs"),
-            {"train": {"record_every": 1, "learning_rate": 5e-3}},
-        ),
-    ),
-    "iqn-user_env": ("iqn", iqn_user_envs.section("OneStep")),
-}
+
+
+def in_forms(model: str, name: str) -> dict[str, Any]:
+    """A value of the model's forms.py, which not every model has."""
+    module = f"tests.models.{model}.forms"
+    forms = importlib.import_module(module) if importlib.util.find_spec(module) else None
+    return getattr(forms, name, {})
+
+
+def forms(name: str) -> dict[str, tuple[str, dict[str, Any]]]:
+    return {
+        f"{model}-{form}": (model, changes)
+        for model in MODELS
+        for form, changes in in_forms(model, name).items()
+    }
+
+
+VARIANTS = forms("VARIANTS")
 """Models in another form, which the contract holds too: name -> model, and changes to SMALL."""
-BRIEF = {"train": {"steps": 60, "record_every": 20, "evaluate_every": 20}}
-FORMS = {model: (model, {}) for model in MODELS} | VARIANTS
-FORMS["allo-user_env"] = ("allo", overlaid(allo_user_envs.section("Corridor"), BRIEF))
+FORMS = {model: (model, {}) for model in MODELS} | VARIANTS | forms("FORMS")
 """Every model in every form; `-user_env` learns in an environment of a user (`env.kind`)."""
 
 
@@ -70,7 +64,7 @@ def committed() -> dict[str, Any]:
 
 
 def small(model: str, **sections: Any) -> Any:
-    """A model's small config with sections changed: small("allo", train={"steps": 40}, seeds=3)."""
+    """A model's small config with sections changed: small(model, train={"steps": 40}, seeds=3)."""
     return getattr(params_with(overlaid({model: SMALL[model]}, {model: sections})), model)
 
 

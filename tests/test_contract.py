@@ -22,7 +22,7 @@ from quatrain.params import Params
 from quatrain.progress import Evaluation, Progress, history, rows
 from quatrain.registry import MODELS, load
 from quatrain.seeds import SEEDS_OF_INTERVAL
-from tests.conftest import VARIANTS, params_with, shapes_unchecked, small
+from tests.conftest import VARIANTS, in_forms, params_with, shapes_unchecked, small
 
 Named = dict[str, np.ndarray]
 
@@ -307,17 +307,6 @@ def test_what_is_worthless_is_broken_even_by_a_baseline_that_is_as_bad(
 
 LONGER = 7
 """Questions in a request that repeats those of the example."""
-SIZE = {"height": None, "width": None}
-COUNTS = {"plates": "user", "n_train": 1, "n_held_out": 1, "n_outside": 0}
-OTHER_INPUTS: dict[str, dict[str, Any]] = {
-    "allo": {"env": {"layout": "inputs/allo/one_way.txt"}, "train": {"discount": [0.5, 0.9]}},
-    "iqn": {"env": {**SIZE, "layout_file": "inputs/iqn/two_halls.txt", "agents": 4}},
-    "actor_critic": {"collect": {**COUNTS, "plates_file": "inputs/actor_critic/two_steps.npy"}},
-    "active_dynamics": {
-        "env": {"field": {"kind": "table", "table_file": "inputs/active_dynamics/wind.npz"}}
-    },
-}
-"""Per model: changes to params.yaml that name its input file, and lists of numbers."""
 
 
 class Served:
@@ -424,32 +413,10 @@ def test_a_model_has_the_functions_of_the_contract_with_their_arguments(name: st
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_config_comes_back_from_its_file_with_what_its_input_file_held(name: str):
-    for changes in ({}, {name: OTHER_INPUTS.get(name, {})}):
+    for changes in ({}, {name: in_forms(name, "INPUTS")}):
         config = getattr(params_with(changes), name)
         assert revived(config) == config
 
 
 def test_every_model_has_a_section_of_params():
-    assert {*OTHER_INPUTS} <= {*MODELS} <= {*Params.model_fields}
-
-
-# What a comparison of policies must not flatter.
-
-HELD_BACK = {
-    "network": {"family": "seq_vae", "decoder": "linear"},
-    "train": {"seq_vae": {"max_misalignment": 0.0}},
-}
-"""Learned channels, and no trust in how actions move the states that they encode."""
-
-
-def test_a_learner_that_cannot_plan_acts_as_the_random_one_says_so_and_is_not_sooner():
-    with on_device(params_with({}), MODELS["active_dynamics"]):
-        model = Small("active_dynamics", HELD_BACK)
-        with pytest.warns(UserWarning, match="planned only 0% of the actions of arm active"):
-            last = model.train()[-1]
-        scores = model.evaluate(last.state)
-    assert last.metrics["planned.active"].item() == scores["planned.active"] == 0
-    assert scores["transition_ratio.random"] == 1 or undefined(scores) == [*UNDEFINED]
-    pairs = {name: name.removesuffix("active") + "random" for name in scores if "active" in name}
-    for name in pairs.keys() - {"planned.active"}:
-        assert scores[name] == scores[pairs[name]], name
+    assert {*MODELS} <= {*Params.model_fields}

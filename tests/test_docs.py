@@ -93,7 +93,8 @@ def test_make_refuses_a_variable_that_the_target_does_not_read(
 
 def test_the_menu_has_every_target_in_a_group_and_fits_a_terminal():
     menu = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True).stdout.splitlines()
-    targets = re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.M)
+    rules = "".join((ROOT / name).read_text() for name in ("Makefile", "development.mk"))
+    targets = re.findall(r"^([a-z-]+):.*##", rules, re.M)
     assert sorted(line.split()[1] for line in menu if line.startswith("  make ")) == sorted(targets)
     assert max(map(len, menu)) <= 100
 

@@ -119,21 +119,6 @@ def test_dependencies_are_what_shapes_an_out(stage: Declared):
     assert [dep for dep in absent if not any(covers(dep, out) for out in created)] == []
 
 
-@every_stage
-def test_no_dependency_is_superfluous(stage: Declared):
-    """What dvc.yaml names for all models shapes an out of this stage of one of them; what it names
-    for this model shapes an out of one of its stages.
-    """
-    slots = SLOTS.get(stage.model, {})
-    parts = [f"src/quatrain/{part}" for part in slots.values()]
-    parts.append(f"src/quatrain/frameworks/{slots.get('framework')}.py")
-    for dep in stage.deps:
-        if dep.startswith("src/"):
-            reason = "model" if dep in parts else "verb"
-            same = [each for each in STAGES if getattr(each, reason) == getattr(stage, reason)]
-            assert any(covers(dep, file) for each in same for file in needed(each)), dep
-
-
 @pytest.mark.parametrize("model", MODELS)
 def test_code_that_makes_scores_stale_makes_their_stage_run_again(model: str):
     """`make repro` could not mend them otherwise; and they tell the report of a changed rule."""

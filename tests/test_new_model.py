@@ -51,6 +51,8 @@ def test_a_model_is_written_and_what_was_there_stays(project: Path, framework: F
     slots = parse(project / "dvc.yaml")["vars"][0]["models"]
     assert slots["rock_pool2"].keys() == slots["allo"].keys()
     assert slots["rock_pool2"]["framework"] == framework
+    for path in ("dvc.yaml", "params.yaml"):
+        assert new_model.without(after[path].decode(), ["rock_pool2"]).encode() == before[path]
     declared = after["src/quatrain/models/rock_pool2/__init__.py"].decode()
     assert declared.endswith(f'\nFRAMEWORK = "{framework}"\nORDER = {len(MODELS) + 1}\n')
 

@@ -51,16 +51,21 @@ VERBS: dict[str, Verb] = {}
 
 
 def verb(
-    *options: Option, reads_params: bool = True, interrupted: str = "interrupted by SIGINT"
+    *options: Option,
+    reads_params: bool = True,
+    interrupted: str = "interrupted by SIGINT",
+    offered: bool = True,
 ) -> Callable[[Work], Work]:
     """Registers a function as the verb of its name, whose help is the docstring.
 
     reads_params: params.yaml, with the preset that an option names, is checked first.
     interrupted: the line after Ctrl-C.
+    offered: a project of `quatrain init` lacks what some verbs work on.
     """
 
     def register(work: Work) -> Work:
-        VERBS[work.__name__] = Verb(work, options, reads_params, interrupted)
+        if offered:
+            VERBS[work.__name__] = Verb(work, options, reads_params, interrupted)
         return work
 
     return register

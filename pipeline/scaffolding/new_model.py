@@ -7,6 +7,7 @@ import keyword
 import re
 import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 from ruamel.yaml import YAML
@@ -92,6 +93,7 @@ def _changed_files(root: Path, name: str, framework: Framework) -> dict[str, str
     files = {
         path: (root / path).read_text("utf-8") + _filled(TEMPLATES / Path(path).name, name)
         for path in APPENDED
+        if (root / path).is_file()  # a project of `quatrain init` has no tables
     }
     sections = _filled(TEMPLATES / "dvc_sections.yaml", name).replace("FRAMEWORK", framework)
     files["dvc.yaml"] = _with_sections((root / "dvc.yaml").read_text("utf-8"), sections)
@@ -111,6 +113,14 @@ def _with_sections(text: str, sections: str) -> str:
     result = io.StringIO()
     yaml.dump(old, result)
     return result.getvalue()
+
+
+def without(text: str, models: Collection[str]) -> str:
+    """Returns params.yaml, a preset or dvc.yaml without the sections, dependencies and plots of
+    these models, and the comments above them; what stays keeps its bytes.
+    """
+    entry = rf"( *)(?:- )?(?:reports/)?(?:{'|'.join(models)})\b.*\n"
+    return re.sub(rf"(?m)^\n*(?:#.*\n)*{entry}(?:\n*\1 +.*\n)*", "", text)
 
 
 def _filled(template: Path, name: str) -> str:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from pydantic import TypeAdapter
 
-# The experiment of the pipeline's runs.
+# The experiment of the pipeline's runs, and the first word of names of registered models.
 EXPERIMENT = "quatrain"
 VERDICT_TAG = "quatrain.verdict"
 SCORE_TAG = "quatrain.score"

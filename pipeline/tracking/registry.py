@@ -10,7 +10,7 @@ from typing import Any
 
 import safetensors.numpy
 
-from pipeline.tracking.records import Record
+from pipeline.tracking.records import EXPERIMENT, Record
 from pipeline.tracking.store import quieten
 from quatrain.storage import folders
 
@@ -25,7 +25,7 @@ Call = Callable[..., Any]
 
 def registered_name(model: str, preset: str) -> str:
     """Returns the name of the registered model; each preset has a model of its own."""
-    return f"quatrain-{model}" if preset == "default" else f"quatrain-{model}-{preset}"
+    return "-".join([EXPERIMENT, model, *([] if preset == "default" else [preset])])
 
 
 def built(parts: Path) -> Path:

@@ -87,7 +87,8 @@ def _rollback(
     print(
         f"what is left: `make repro` writes the report anew, then commit baselines/{path.name}; "
         f"start what serves {name}@{CHAMPION} anew; models/{model} and params.yaml are as before, "
-        f"and those of this version are of commit {commit} (`git show {commit.partition('+')[0]}:params.yaml`)"
+        f"and those of this version are of commit {commit} "
+        f"(`git show {commit.partition('+')[0]}:params.yaml`)"
     )
 
 

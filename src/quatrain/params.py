@@ -80,7 +80,7 @@ class _SharedParams(Section):
     devices: int = Field(
         ge=1,
         le=256,
-        description="devices over which allo and iqn spread their seeds, an equal share on each "
+        description="devices over which JAX models spread their seeds, an equal share on each "
         "(3 seeds use 1 of 2); with device cpu parts of the processor; torch models use one",
     )
     threads: int = Field(

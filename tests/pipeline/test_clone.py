@@ -12,6 +12,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from pipeline.retraining import outcome
+from pipeline.scaffolding.new_model import without
 from quatrain.registry import MODELS
 from tests.conftest import SMALL
 from tests.pipeline.recorded_runs import client_of, until
@@ -57,14 +58,10 @@ def stages_run(said: str) -> list[str]:
 
 def forget(root: Path, models: set[str]) -> None:
     """Takes models out of a clone."""
-    params, stages = (YAML().load(root / file) for file in ("params.yaml", "dvc.yaml"))
     for model in models:
         shutil.rmtree(root / "src" / "quatrain" / "models" / model)
-        del params[model]
-        del stages["vars"][0]["models"][model]
-        stages["stages"]["report"]["deps"].remove(f"reports/{model}")
-    YAML().dump(params, root / "params.yaml")
-    YAML().dump(stages, root / "dvc.yaml")
+    for file in (root / "params.yaml", root / "dvc.yaml"):
+        file.write_text(without(file.read_text(), models))
 
 
 def set_baseline(root: Path, cosine: float) -> None:
