@@ -91,7 +91,7 @@ params.schema.json: src/quatrain/params.py src/quatrain/section.py src/quatrain/
 	@$(BIN)/python -m pipeline params schema
 
 docs: .venv/.docs  ##6 the documentation site, into site/ (ARGS=serve: while you write)
-	@$(BIN)/python -m mkdocs $(or $(ARGS),build --strict)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs $(or $(ARGS),build --strict)
 
 .venv/.docs: requirements/docs.txt $(STAMP)
 	@$(LOCKED) -r $<
