@@ -14,7 +14,7 @@ moto: .venv/moto/.installed  ##6 install an S3 server for the tests of remotes
 	@touch $@
 
 docs: .venv/.docs  ##6 the documentation site, into site/ (ARGS=serve: while you write)
-	@$(BIN)/python -m mkdocs $(or $(ARGS),build --strict)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs $(or $(ARGS),build --strict)
 
 .venv/.docs: requirements/docs.txt $(STAMP)
 	@$(LOCKED) -r $<

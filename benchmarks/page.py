@@ -29,15 +29,15 @@ FOLDER = "benchmarks"
 """Of the pictures, beside the page."""
 HEAD = ("document", "promised", "measured as", ORIGINAL, PROPOSAL, OURS, "promise")
 TOP = """\
-# Speed: what was promised, and what is there
+# Speed
 
-Five documents promise to make five open programs faster; a model of this project does the work of
-each. `make bench` measures three sides of that work, and writes this page from
-`benchmarks/results/*.json` (`make bench ARGS=--page` only writes it).
+Documents of five open programs propose changes that are to make them faster. `make bench` measures
+three sides of each, and writes this page from `benchmarks/results/*.json` (`make bench ARGS=--page`
+only writes it).
 
 * **The original program** is a plain implementation of it, written from its description
-  (`benchmarks/reference`). **Its proposal** is the same with what the document proposes. **Ours**
-  is this project.
+  (`benchmarks/reference`). **Its proposal** is the original program with the change that its
+  document proposes. **Ours** is the model of this project that does the same work.
 * Times of the original program; for the others, how many times as fast as it they are, or as small
   in memory: the median of the rounds, with the quartiles in brackets. Ratios travel to other
   machines, times do not.

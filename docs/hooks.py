@@ -1,15 +1,17 @@
 """Fills pages with what the code knows: tables of parameters, scores and pictures of a model.
 
 A page asks for them by `<!-- parameters: MODEL -->`, `<!-- scores: MODEL -->` and
-`<!-- pictures: MODEL -->`. Links to files outside docs/ become their paths, because the site has
-no such pages.
+`<!-- pictures: MODEL -->`. Formulas become MathML, which browsers draw without scripts. Links to
+files outside docs/ become their paths, because the site has no such pages.
 """
 
+import html
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
+from latex2mathml.converter import convert
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from ruamel.yaml import YAML
@@ -20,6 +22,7 @@ from quatrain.registry import load
 ROOT = Path(__file__).parents[1]
 TABLE = re.compile(r"<!-- (parameters|scores|pictures): (\w+) -->")
 OUTSIDE = re.compile(r"(?<!!)\[([^\]]+)\]\((?:\.\./)+([^)#]+)\)")
+FORMULA = re.compile(r'<(div|span) class="arithmatex">\\[(\[](.+?)\\[)\]]</\1>', re.DOTALL)
 SIGNS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 
 
@@ -29,6 +32,14 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     filled = TABLE.sub(lambda match: tables[match[1]](match[2]), markdown)
     folder = (ROOT / "docs" / page.file.src_uri).parent
     return OUTSIDE.sub(lambda match: without_link(folder, match), filled)
+
+
+def on_page_content(content: str, **_: Any) -> str:
+    """Returns the page with its formulas as MathML; mkdocs calls it."""
+    displays = {"div": "block", "span": "inline"}
+    return FORMULA.sub(
+        lambda match: convert(html.unescape(match[2]), display=displays[match[1]]), content
+    )
 
 
 def without_link(folder: Path, match: re.Match[str]) -> str:

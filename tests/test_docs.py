@@ -1,4 +1,6 @@
-"""The documentation: every command is run by a test or named as not run; the site builds."""
+"""The documentation: every command is run by a test or named as not run; sentences are short; the
+site builds.
+"""
 
 import os
 import re
@@ -23,6 +25,9 @@ LEAD = (
 INLINE = re.compile(rf"`((?:{'|'.join(LEAD)}) [^`]+)`")
 SHELL = ("", "bash", "sh", "console")
 NOT_RUN = "not run: "
+SHORT = ("README.md", "docs/guide.md")
+NO_PROSE = re.compile(r"^```.*?^```|<!--.*?-->|^[|#][^\n]*", re.MULTILINE | re.DOTALL)
+NEW_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n\s*\n|\n\s*(?:\*|\d+\.) ")
 
 
 def commands() -> Iterator[str]:
@@ -58,6 +63,14 @@ def test_every_command_is_run_by_a_test_or_named_as_not_run():
         how for how in table().values() if not how.startswith(NOT_RUN) and not (ROOT / how).exists()
     ]
     assert missing == []
+
+
+@pytest.mark.parametrize("page", SHORT)
+def test_a_sentence_has_less_than_30_words(page: str):
+    prose = NO_PROSE.sub("\n\n", (ROOT / page).read_text())
+    prose = re.sub(r"\]\([^)]*\)", "]", re.sub(r"`[^`]*`", "code", prose))
+    long = [each for each in NEW_SENTENCE.split(prose) if len(each.split()) >= 30]
+    assert long == []
 
 
 def make(*words: str) -> "subprocess.CompletedProcess[str]":
@@ -114,7 +127,7 @@ def test_the_site_builds_without_warnings(tmp_path: Path):
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)],
         cwd=ROOT,
-        env=os.environ | {"NO_COLOR": "1", "DISABLE_MKDOCS_2_WARNING": "true"},
+        env=os.environ | {"NO_COLOR": "1", "NO_MKDOCS_2_WARNING": "1"},
         capture_output=True,
         text=True,
         check=False,

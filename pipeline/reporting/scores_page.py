@@ -1,4 +1,4 @@
-"""committed scores, baselines -> the table of README.md, and the machine that they come from."""
+"""committed scores, baselines -> the table of README.md: a row for each model, and the machine."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 from pipeline.judging import gate, render
 from pipeline.judging.machine import describe, machine_of
 from pipeline.judging.scores import scores_of
+from pipeline.reporting.sections import count
 from pipeline.storage.params_file import read_params
 from quatrain.errors import DataError
 from quatrain.judgement import Judgement
@@ -16,6 +17,7 @@ from quatrain.storage.folders import read_text
 PAGE = Path("README.md")
 BEGIN = "<!-- Made by `make gate ARGS=--page`. -->"
 END = "<!-- End of what `make gate ARGS=--page` makes. -->"
+HEAD = ("model", "first score", "score", "baseline", "allowed", "all scores")
 
 
 def write_page(root: Path) -> None:
@@ -42,14 +44,23 @@ def judge_stored(root: Path) -> list[Judgement]:
 
 
 def with_table(page: str, judgements: Sequence[Judgement]) -> str:
-    """Returns README.md with the table of these scores, and the machine of the baselines.
+    """Returns README.md with the first score of each model, how many hold, and the machine of the
+    baselines.
 
     Raises:
         DataError: it has no place for the table.
     """
     machines = [describe(machine_of(judgement.provenance)) for judgement in judgements]
     line = f"Machine of the baselines: {'; '.join(dict.fromkeys(machines))}."
-    return between_marks(page, f"{render.markdown(judgements)}\n\n{line}", BEGIN, END, str(PAGE))
+    table = render.markdown_table(HEAD, [row(judgement) for judgement in judgements])
+    return between_marks(page, f"{table}\n\n{line}", BEGIN, END, str(PAGE))
+
+
+def row(judgement: Judgement) -> tuple[str, ...]:
+    """Returns the cells of HEAD."""
+    first = judgement.lines[0]
+    score, baseline, _ = render.cells(first)
+    return judgement.model, first.metric, score, baseline, f"{first.allowed:.3g}", count(judgement)
 
 
 def between_marks(page: str, text: str, begin: str, end: str, name: str) -> str:

@@ -233,8 +233,8 @@ def test_the_readme_gets_the_table_of_the_stored_scores_and_their_machine(space:
     space.score(cosine_mean=0.994)
     scores_page.write_page(space.root)
     text = readme.read_text()
-    assert text.startswith(f"# Title\n\n{BEGIN}\n\n| model | metric |")
-    assert "| allo | cosine_mean | 0.9940 | 0.9950 | -0.0010 | 0.005 | ok |\n" in text
+    assert text.startswith(f"# Title\n\n{BEGIN}\n\n| model | first score |")
+    assert "| allo | cosine_mean | 0.9940 | 0.9950 | 0.005 | 3 of 3 hold |\n" in text
     assert text.endswith(
         f"\n\nMachine of the baselines: AMD (family 25, model 1), 2 threads.\n\n{END}\n\n## More\n"
     )
