@@ -164,8 +164,12 @@ def finish_run(root: Path, work: Path, models: Sequence[str]) -> int:
 
 
 def changed_results(root: Path) -> list[str]:
-    """Returns params and results that differ from the last commit, if there is one."""
-    return [name for name in RESULTS if git.has_changes(root, [name], untracked="normal")]
+    """Returns params, results and baselines that differ from the last commit, if there is one."""
+    return [
+        name
+        for name in (*RESULTS, "baselines")
+        if git.has_changes(root, [name], untracked="normal")
+    ]
 
 
 def set_aliases(root: Path, work: Path) -> None:

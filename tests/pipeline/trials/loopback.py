@@ -36,7 +36,7 @@ STAGE = """
 import os, pathlib, signal, sys, time
 import numpy as np
 from quatrain.presets import parse
-from pipeline.judging.scores import write_scores
+from pipeline.judging.scores import stored_scores, write_scores
 from pipeline.runtime.processes import die_with_parent
 from pipeline.storage.checkpoints import Checkpoints
 from pipeline.tracking.outbox import Outbox
@@ -72,7 +72,8 @@ if verb == "train":
     contents = {"config.json": {}, "history.csv": f"step,{step}", "state.safetensors": {}}
     folders.save(here / "models/allo", contents | {"weights.safetensors": {}}, {})
 if verb == "evaluate":
-    write_scores(here, "allo", "default", {}, {"cosine_mean": 0.5, "gap": None})
+    run, scores = {"run_key": "k1", "settings": {}}, {"cosine_mean": 0.5, "gap": None}
+    write_scores(here, stored_scores("allo", "default", {}, run, scores))
 """
 DRIVER = """
 import json, sys

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
-from pipeline.judging.scores import write_scores
+from pipeline.judging.scores import stored_scores, write_scores
 from pipeline.runtime.errors import Interrupted
 from pipeline.storage.trained_model import FILES
 from pipeline.tracking.outbox import Outbox
@@ -76,7 +76,8 @@ def _make(folder: Path) -> None:
     folders.save(folder / "collect" / "data" / "allo", {"dataset.json": [1]}, {})
     contents = {name: "step" if name == "history.csv" else {} for name in FILES}
     folders.save(folder / "train" / "models" / "allo", contents, {})
-    write_scores(folder / "evaluate", "allo", "default", {}, {"cosine_mean": 0.5, "gap": None})
+    run, scores = {"run_key": "k1", "settings": {}}, {"cosine_mean": 0.5, "gap": None}
+    write_scores(folder / "evaluate", stored_scores("allo", "default", {}, run, scores))
     for name, steps in (("begun", 2), ("ended", 3)):
         outbox = Outbox(folder / f"{name}.sqlite")
         outbox.begin(header("k1"))
