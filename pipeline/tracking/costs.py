@@ -36,7 +36,7 @@ def metric(verb: str, name: str) -> str:
     """Returns the name of a cost in MLflow: seconds are among the times."""
     if name == "compile_seconds":
         return f"time/{name}"
-    return f"{'time' if name == 'seconds' else 'cost'}/{verb}_{name}"
+    return f"{'time' if name == 'seconds' else 'usage'}/{verb}_{name}"
 
 
 def costs_of(stage: Stage) -> dict[str, float]:

@@ -151,7 +151,7 @@ def recorded_in(root: Path) -> dict[str, Any]:
         content[f"{each.name} metrics"] = sorted(
             (point.name, point.step, repr(point.value))
             for point in each.points()
-            if not point.name.startswith(("time/", "cost/", "system/"))
+            if not point.name.startswith(("time/", "usage/", "system/"))
         )
         content[f"{each.name} files"] = sorted(
             (file.name, file.data) for file in each.records("artifact")
