@@ -36,7 +36,7 @@ BUDGETS: dict[str, float] = {
     "pipeline/retraining": 361,
     "pipeline/runtime": 759,
     "pipeline/new_model": 319,
-    "pipeline/scaffolding": 273,
+    "pipeline/scaffolding": 270,
     "pipeline/stages": 225,
     "pipeline/storage": 417,
     "pipeline/tracking": 1_935,

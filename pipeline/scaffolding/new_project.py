@@ -48,8 +48,8 @@ NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
 NEXT = """
 {name} is a project of yours, with the learner {model}{commit}. Next:
   cd {name}
-  make repro      install into .venv (once), collect, train, evaluate; exit 4: no baseline yet
-  make promote    store the scores as its baseline
+  make repro      install into .venv (once), collect, train, evaluate, compare with the baseline
+  make compare MODEL={model} ARGS='-S train.learning_rate=3e-3'    does a change help?
 README.md has more.\
 """
 
@@ -133,9 +133,6 @@ def copy(root: Path, model: str) -> None:
             (root / name).write_text(without(source.read_text("utf-8"), others), "utf-8")
         else:
             shutil.copyfile(source, root / name)
-    (root / f"baselines/{model}.json").parent.mkdir()
-    text = f'{{"schema": 1, "model": "{model}", "presets": {{}}}}\n'
-    (root / f"baselines/{model}.json").write_text(text)
     for default in ("params.yaml", "presets"):
         link = root / "src/quatrain/defaults" / default
         link.parent.mkdir(exist_ok=True)
