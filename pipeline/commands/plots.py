@@ -1,6 +1,7 @@
 """curves and pictures here and in a commit -> dvc_plots/differences.html: those that differ."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from io import BytesIO
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
@@ -12,12 +13,13 @@ from ruamel.yaml import YAML
 
 from pipeline.judging.render import enlarged_by_click, plain, side_by_side
 from pipeline.reporting.page import as_html
-from pipeline.runtime import git
+from pipeline.runtime import console, git
 from pipeline.runtime.errors import CommandFailed
 from pipeline.storage.figures import encode, write_figures
 from pipeline.storage.stored_pictures import MEDIA
 from quatrain.errors import ConfigError, DataError
 from quatrain.plots import GREY, RED, Curve, Figure, Line, Panel, house_style, update_panels
+from quatrain.registry import MODELS
 from quatrain.storage import history
 from quatrain.storage.atomic_write import write_together
 
@@ -52,7 +54,9 @@ def write_differences(root: Path, revision: str) -> str:
         ConfigError: there is no such commit.
         DataError: the files of the commit are not in DVC's cache.
     """
-    sides = Sides(files_at(root, revision), files_here(root))
+    old = files_at(root, revision)
+    new = {path: data for path, data in files_here(root).items() if model_of(path) in old}
+    sides = Sides({path: data for files in old.values() for path, data in files.items()}, new)
     curves = draw_curves(root, sides, revision)
     pictures = [path for path in sides.differing(MEDIA) if sides.looks_differ(path)]
     said = f"changed since {revision}: curves {len(curves)}, pictures {len(pictures)}"
@@ -81,31 +85,42 @@ def files_here(root: Path) -> dict[str, bytes]:
     return {path.relative_to(root).as_posix(): path.read_bytes() for path in paths}
 
 
-def files_at(root: Path, revision: str) -> dict[str, bytes]:
-    """Returns those of a commit, from DVC's cache.
+def model_of(path: str) -> str:
+    return PurePosixPath(path).parts[1]
+
+
+def files_at(root: Path, revision: str) -> dict[str, dict[str, bytes]]:
+    """Returns those of a commit by model, from DVC's cache; a line names the models that it lacks.
 
     Raises:
         ConfigError: there is no such commit.
-        DataError: they are not in the cache.
+        DataError: the cache has none of them.
     """
     from dvc.api import DVCFileSystem
     from dvc.exceptions import DvcException
+    from dvc_data.index.index import DataIndexDirError
 
     try:
         commit = git.output(root, "rev-parse", "--verify", f"{revision}^{{commit}}")
     except CommandFailed:
         raise ConfigError(f"{revision}: is no commit here; `git log` lists them") from None
     system = DVCFileSystem(str(root), rev=commit.decode().strip())
-    try:
-        paths = [
-            path for kind in ("curves", "plots") for path in system.glob(f"reports/*/{kind}/*")
-        ]
-        return {path: system.read_bytes(path) for path in paths}
-    except (DvcException, OSError) as error:
-        raise DataError(
-            f"the curves of {revision} are not in DVC's cache ({error}); `dvc fetch "
-            "--all-commits` brings them, or `make repro` there"
-        ) from None
+    files: dict[str, dict[str, bytes]] = {}
+    for model in MODELS:
+        with suppress(DvcException, DataIndexDirError, OSError):
+            paths = [
+                path
+                for kind in ("curves", "plots")
+                for path in system.glob(f"reports/{model}/{kind}/*")
+            ]
+            files |= {model: {path: system.read_bytes(path) for path in paths}} if paths else {}
+    others = ", ".join(model for model in MODELS if model not in files)
+    lacking = f"DVC's cache has no curves of {others} at {revision}"
+    if not files:
+        raise DataError(f"{lacking}; `dvc fetch --all-commits` brings them, or `make repro` there")
+    if len(files) < len(MODELS):
+        console.info(f"plots: {lacking}: left out")
+    return files
 
 
 @house_style

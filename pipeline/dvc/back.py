@@ -37,6 +37,7 @@ def back(root: Path, jobs: int) -> int:
         if "dvc.lock" not in names:
             raise CommandFailed(f"commit {commit} has no dvc.lock to go back to; commit one first")
         keep(root)
+        (root / "reports" / "report.html").unlink(missing_ok=True)  # which DVC may not have cached
         git.output(root, "restore", "--source=HEAD", "--staged", "--worktree", "--", *names)
         # Without --force DVC removes nothing that is in no cache.
         if repro.dvc(root, environment(root, root), "checkout", "--quiet", "--allow-missing"):
@@ -47,8 +48,10 @@ def back(root: Path, jobs: int) -> int:
     print(f"back: {', '.join(names)} are those of commit {commit}")
     if git.has_changes(root, (*git.CODE, "baselines"), untracked="normal"):
         print("back: code, inputs, presets or baselines still differ; `git status` names them")
-    missing = [model for model in here if not all(map(Path.exists, _outs(root, model)))]
+    missing = [model for model in here if not (root / "models" / model).exists()]
     if not missing:
+        if not (root / "reports" / "report.html").exists():
+            repro.write_report(root, environment(root, root))
         return 0
     print(f"back: no cache here has the commit's {', '.join(missing)}: made again", flush=True)
     return repro.run(root, "default", missing, jobs)
@@ -59,15 +62,10 @@ def _was_here(root: Path, model: str) -> bool:
     return (root / "models" / model).exists() or (root / ".state" / f"train@{model}").exists()
 
 
-def _outs(root: Path, model: str) -> list[Path]:
-    reports = root / "reports" / model
-    return [root / "data" / model, root / "models" / model, reports / "plots", reports / "curves"]
-
-
 def keep(root: Path) -> None:
     """Stores what differs from the commit as a patch, whatever the user's settings of git."""
     patch = git.output(root, "diff", *PLAIN, "HEAD", "--", *repro.RESULTS)
     if patch:
         path = KEPT / f"{datetime.datetime.now():%Y-%m-%d_%H-%M-%S}.patch"
         write_durably(root / path, patch)
-        print(f"back: what is dropped: `git apply {path} && dvc checkout` restores it")
+        print(f"back: what is dropped: `git apply {path} && make repro` restores it")

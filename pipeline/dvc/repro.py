@@ -69,10 +69,12 @@ def is_all(models: Sequence[str]) -> bool:
 
 
 def is_report_old(work: Path) -> bool:
-    """Returns whether a model was evaluated since the report was written."""
+    """Returns whether a model was evaluated, or promoted, since the report was written."""
     report = work / "reports" / "report.md"
-    scores = [path.stat().st_mtime for path in work.glob("reports/*/scores.json")]
-    return bool(scores) and (not report.exists() or report.stat().st_mtime < max(scores))
+    scores = [*work.glob("reports/*/scores.json")]
+    times = [path.stat().st_mtime for path in (*scores, *work.glob("baselines/*.json"))]
+    is_written = report.exists() and report.with_suffix(".html").exists()
+    return bool(scores) and not (is_written and report.stat().st_mtime >= max(times))
 
 
 def write_report(work: Path, variables: Variables) -> None:
@@ -157,8 +159,9 @@ def finish_run(root: Path, work: Path, models: Sequence[str]) -> int:
     report = work.relative_to(root) / "reports" / "report.html"
     print(f"report   {report}  (open it in a browser; report.md is its text)")
     print(f"runs     `make ui`, then {runs_page(root)}")
-    if work == root and (changed := changed_results(root)):
-        print(f"commit   git add {' '.join(changed)}  (`make back` drops what is not committed)")
+    # A retraining works in a worktree, where .git is a file.
+    if work == root and (root / ".git").is_dir() and (changed := changed_results(root)):
+        print(f"commit   git add {' '.join(changed)}  (`make back` drops all but baselines)")
     print(flush=True)
     return gate(work, work, models, read_params(work))
 

@@ -11,7 +11,14 @@ from typing import Any
 from pipeline.judging import render
 from pipeline.judging.baseline_files import damaged, read_baseline
 from pipeline.judging.changes import what_changed
-from pipeline.judging.scores import FreshScores, NotFresh, fresh_scores, path_of, scores_of
+from pipeline.judging.scores import (
+    FreshScores,
+    NotFresh,
+    fresh_scores,
+    path_of,
+    scores_of,
+    with_info,
+)
 from pipeline.runtime import console
 from pipeline.runtime.errors import BaselineBroken, described
 from pipeline.runtime.hints import promote_hint
@@ -89,7 +96,7 @@ def judge(work: Path, model: str, params: Params, root: Path | None = None) -> J
 
 
 def judge_committed(root: Path, model: str, params: Params) -> Judgement:
-    """Judges scores whose learner may be elsewhere, as in a clone: of it nothing is known then.
+    """Judges scores whose learner may be elsewhere, as in a clone.
 
     Raises:
         DataError: a file cannot be read, or the learner is not as it was saved.
@@ -98,7 +105,7 @@ def judge_committed(root: Path, model: str, params: Params) -> Judgement:
     if os.path.lexists(root / "models" / model) or not path_of(root, model).exists():
         return judgement
     with suppress(NotFresh):
-        return judge_scores(root, model, params, scores_of(root, model, params).scores)
+        return judge_run(root, root, model, params, with_info(scores_of(root, model, params)))
     return judgement
 
 

@@ -37,6 +37,10 @@ def report() -> None:
     write_together(reports, {"report.md": markdown.encode(), "report.html": html.encode()})
     digest = folders.file_digest(reports / "report.md")
     verdicts = record_verdicts(root, judgements)
+    # Of models that did not run here, the commit's scores are shown, and are of no run of ours.
+    judgements = [each for each in judgements if (root / "models" / each.model).exists()]
+    if not judgements:
+        return
     with Run.of_pipeline(root, params, digest, verdicts) as run:
         run.metrics(
             (f"{judgement.model}/{line.metric}", 0, line.value)

@@ -8,6 +8,7 @@ from pipeline.judging.baseline_files import baseline_path
 from pipeline.judging.gate import UNUSABLE, judge_scores, rules_of
 from pipeline.judging.promotion import with_entry
 from pipeline.storage.params_file import read_params, workspace_of
+from pipeline.storage.run_key import params_of
 from pipeline.tracking.champions import CHAMPION, LEFT, SINCE, set_champions
 from pipeline.tracking.registry import (
     RUN_KEY_TAG,
@@ -24,6 +25,7 @@ from pipeline.tracking.store import (
     reason_of,
     resolve_uri,
 )
+from quatrain.differences import differing
 from quatrain.errors import ConfigError, DataError, QuatrainError
 from quatrain.storage.atomic_write import write_durably
 from quatrain.storage.folders import encode_file
@@ -83,12 +85,12 @@ def _rollback(
             print(alias.text)
     if current and current != str(target.version):
         call("set_model_version_tag", name, current, LEFT, reason)
-    commit = str(provenance.get("commit", "unknown"))
+    present = params_of(params, model)
+    for key, (value, other) in differing(provenance.get("params", present), present).items():
+        print(f"that version has {key}: {value}, and params.yaml {other}")
     print(
         f"what is left: `make repro` writes the report anew, then commit baselines/{path.name}; "
-        f"start what serves {name}@{CHAMPION} anew; models/{model} and params.yaml are as before, "
-        f"and those of this version are of commit {commit} "
-        f"(`git show {commit.partition('+')[0]}:params.yaml`)"
+        f"start what serves {name}@{CHAMPION} anew; models/{model} and params.yaml are as before"
     )
 
 

@@ -121,7 +121,8 @@ def test_the_gates_exit_code_is_the_answer_and_it_says_where_results_are(
 ):
     report = checkout / "reports" / "report.md"
     report.touch()
-    git(checkout, "add", "reports/report.md")
+    report.with_suffix(".html").touch()
+    git(checkout, "add", "reports")
     git(checkout, "commit", "-q", "-m", "report")
     assert main(["repro"]) == 0
     metrics = sum(len(rules_of(model, "default")) for model in MODELS)
@@ -139,7 +140,7 @@ def test_the_gates_exit_code_is_the_answer_and_it_says_where_results_are(
     assert main(["repro", "allo"]) == 4
     out, err = capsys.readouterr()
     assert "gate: allo: worse: cosine_mean 0.5 is 0.495 worse than baseline 0.995" in err
-    assert "\ncommit   git add reports  (`make back` drops what is not committed)\n" in out
+    assert "\ncommit   git add reports  (`make back` drops all but baselines)\n" in out
     assert dvc.reports == [checkout]
     report.touch()
 
