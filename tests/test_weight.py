@@ -40,7 +40,7 @@ BUDGETS: dict[str, float] = {
     "pipeline/stages": 228,
     "pipeline/storage": 417,
     "pipeline/tracking": 1_937,
-    "pipeline/commands": 666,
+    "pipeline/commands": 643,
     "pipeline/trials": 2_416,
     "tests": 9_904,
     "tests/pipeline": 6_317,

@@ -1,4 +1,5 @@
-"""a .npz, .csv or .parquet file -> arrays by name, some rows at a time; arrays -> such a file
+"""a .npz, .csv or .parquet file -> arrays by name, of a table some rows at a time; arrays -> such a
+file
 
 A table has a column for each number of a row: `name`, or `name.0`, `name.1`, ... of a vector, and
 `name.0.1` of a matrix, row by row.
@@ -7,8 +8,6 @@ A table has a column for each number of a row: `name`, or `name.0`, `name.1`, ..
 import fcntl
 import os
 import secrets
-import shutil
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -26,7 +25,7 @@ from quatrain.serving import LONGEST_LIST, cut
 from quatrain.storage.atomic_write import PARTIAL, crash_point, sweep_temporaries, sync_folder
 
 ENDINGS = (".npz", ".csv", ".parquet")
-# Bytes of a .csv file that are read at a time, and rows of the other files.
+# Bytes of a .csv file that are read at a time, and rows of a .parquet file.
 CSV_BYTES, ROWS = 2**22, 10_000
 
 Named = dict[str, np.ndarray]
@@ -94,7 +93,14 @@ def reading(path: Path, schema: Schema) -> Iterator[Questions]:
     try:
         with ExitStack() as files:
             yield read(path, schema, files)
-    except (zipfile.BadZipFile, zlib.error, pa.ArrowException, RuntimeError, ValueError) as error:
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        pa.ArrowException,
+        EOFError,
+        RuntimeError,
+        ValueError,
+    ) as error:
         if isinstance(error, DataError | ConfigError):
             raise
         reason = " ".join(str(error).split())
@@ -102,44 +108,23 @@ def reading(path: Path, schema: Schema) -> Iterator[Questions]:
 
 
 def _read_npz(path: Path, schema: Schema, files: ExitStack) -> Questions:
-    archive = files.enter_context(zipfile.ZipFile(path))
-    names = [each.removesuffix(".npy") for each in archive.namelist()]
-    _check_names(path, "array", names, list(schema))
-    members = {name: files.enter_context(archive.open(f"{name}.npy")) for name in schema}
-    heads = {name: _head(path, name, member) for name, member in members.items()}
-    counts = {name: shape[0] for name, (shape, _) in heads.items()}
-    total = next(iter(counts.values()))
-    if {*counts.values()} != {total}:
+    archive = np.lib.npyio.NpzFile(files.enter_context(path.open("rb")))
+    _check_names(path, "array", archive.files, list(schema))
+    arrays = {name: _rows(path, name, archive[name]) for name in schema}
+    counts = {name: len(array) for name, array in arrays.items()}
+    if len({*counts.values()}) > 1:
         rows = ", ".join(f"{count} of {name}" for name, count in counts.items())
         raise DataError(f"{path} has {rows} rows; give each array a row for each question")
-
-    def parts() -> Iterator[Named]:
-        for first in range(0, total, ROWS):
-            rows = min(ROWS, total - first)
-            yield {
-                name: _rows(members[name], rows, *head[0][1:], dtype=head[1])
-                for name, head in heads.items()
-            }
-
-    return Questions(total, parts())
+    return Questions(length(arrays), iter([arrays]))
 
 
-def _head(path: Path, name: str, member: Any) -> tuple[tuple[int, ...], np.dtype]:
-    """Reads shape and dtype of an array."""
-    is_short = np.lib.format.read_magic(member) == (1, 0)
-    read = np.lib.format.read_array_header_1_0 if is_short else np.lib.format.read_array_header_2_0
-    shape, is_fortran, dtype = read(member)
-    if not shape or dtype.kind not in "iuf" or dtype.itemsize > 8:
-        raise DataError(f"{path}: {name} is {dtype}{list(shape)}; give numbers, a row a question")
-    if is_fortran and len(shape) > 1:
-        raise DataError(f"{path}: {name} is in Fortran's order; save numpy.ascontiguousarray of it")
-    return shape, dtype
-
-
-def _rows(member: Any, *shape: int, dtype: np.dtype) -> np.ndarray:
-    size = int(np.prod(shape)) * dtype.itemsize
-    array = np.frombuffer(member.read(size), dtype).reshape(shape)
-    return array.astype(dtype.newbyteorder("="), copy=False)
+def _rows(path: Path, name: str, content: Any) -> np.ndarray:
+    """Returns an array of numbers in C order, as safetensors stores it."""
+    array = np.asarray(content)  # bytes where the member is none
+    if not array.shape or array.dtype.kind not in "iuf" or array.dtype.itemsize > 8:
+        kind = f"{array.dtype}{[*array.shape]}"
+        raise DataError(f"{path}: {name} is {kind}; give numbers, a row a question")
+    return np.ascontiguousarray(array, array.dtype.newbyteorder("="))
 
 
 def _read_csv(path: Path, schema: Schema, files: ExitStack) -> Questions:
@@ -252,23 +237,10 @@ def _write_table(draft: Path, ending: str, schema: Schema) -> Iterator[Write]:
 
 @contextmanager
 def _write_npz(draft: Path, _ending: str, schema: Schema) -> Iterator[Write]:
-    count = 0
-    with ExitStack() as files:
-        raw = {
-            name: files.enter_context(tempfile.TemporaryFile(dir=draft.parent)) for name in schema
-        }
-
-        def add(arrays: Named) -> None:
-            nonlocal count
-            count += length(arrays)
-            for name, file in raw.items():
-                file.write(np.ascontiguousarray(arrays[name]).data)
-
-        yield add
-        with zipfile.ZipFile(draft, "w") as archive:
-            for name, (dtype, shape) in schema.items():
-                raw[name].seek(0)
-                head = {"descr": dtype.str, "fortran_order": False, "shape": (count, *shape)}
-                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                    np.lib.format.write_array_header_1_0(member, head)
-                    shutil.copyfileobj(raw[name], member)
+    parts: list[Named] = []
+    yield parts.append
+    answers: dict[str, Any] = {
+        name: np.concatenate([part[name] for part in parts]) for name in schema
+    }
+    with draft.open("wb") as file:
+        np.savez(file, **answers)
