@@ -18,14 +18,7 @@ from pipeline.commands.question_files import Named, Schema
 from pipeline.tracking import answering
 from pipeline.tracking.champions import CHAMPION
 from pipeline.tracking.registry import registered_name, version_with_alias, versions_of
-from pipeline.tracking.store import (
-    Unreachable,
-    check_reachable,
-    database_of,
-    open_client,
-    reason_of,
-    resolve_uri,
-)
+from pipeline.tracking.store import Unreachable, database_of, open_client, reason_of, resolve_uri
 from quatrain.errors import ConfigError, DataError, QuatrainError
 from quatrain.serving import MOST_QUESTIONS
 
@@ -94,7 +87,6 @@ def version_of(uri: str, name: str, version: int | None) -> str:
     database = database_of(uri)
     versions: list[str] = []
     if database is None or database.exists():
-        check_reachable(uri)
         call = open_client(uri).call
         versions = [str(each.version) for each in versions_of(call, name)]
         number = version_with_alias(call, name, CHAMPION) if version is None else str(version)

@@ -20,13 +20,7 @@ from pipeline.storage.params_file import checkout_of
 from pipeline.tracking import registry
 from pipeline.tracking.outbox import Outbox
 from pipeline.tracking.records import VIEW, VIEW_TAG, Header, Point, Record, drawn_as
-from pipeline.tracking.store import (
-    UPLOAD_RATE,
-    Unreachable,
-    artifacts_of,
-    check_reachable,
-    open_client,
-)
+from pipeline.tracking.store import UPLOAD_RATE, Unreachable, artifacts_of, open_client
 from quatrain.errors import DataError
 
 CHANGED_PARAMS_TAG = "quatrain.changed_params"
@@ -103,7 +97,6 @@ class Delivery:
 
     def _open(self, header: Header) -> str:
         """Returns the ID of the run; finds or creates it, and resets what was sent elsewhere."""
-        check_reachable(self._uri)
         self._call = open_client(self._uri).call
         with folder_lock(self.outbox.path.parent):
             run = self._find_or_create(header)

@@ -18,13 +18,7 @@ from pipeline.tracking.registry import (
     version_with_alias,
     versions_of,
 )
-from pipeline.tracking.store import (
-    Unreachable,
-    check_reachable,
-    open_client,
-    reason_of,
-    resolve_uri,
-)
+from pipeline.tracking.store import Unreachable, open_client, reason_of, resolve_uri
 from quatrain.differences import differing
 from quatrain.errors import ConfigError, DataError, QuatrainError
 from quatrain.storage.atomic_write import write_durably
@@ -47,7 +41,6 @@ def rollback(root: Path, preset: str, model: str, number: int | None, why: str |
         DataError: its run has no scores, or the baseline cannot be read.
     """
     uri = resolve_uri(root)
-    check_reachable(uri)
     try:
         _rollback(open_client(uri).call, root, preset, model, number, why)
     except QuatrainError:

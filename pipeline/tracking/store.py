@@ -227,9 +227,11 @@ def open_client(uri: str) -> BoundedClient:
     """Returns a client whose calls end; the first import of mlflow takes seconds.
 
     Raises:
-        Unreachable: the store cannot be used, or a database does not answer within SETUP_SECONDS.
+        Unreachable: the store cannot be used, or does not answer within PATIENCE_SECONDS, or a
+            database within SETUP_SECONDS.
         Exception: any error of mlflow and its libraries.
     """
+    check_reachable(uri)
     quieten()
     from mlflow import MlflowClient
 
