@@ -2,7 +2,6 @@
 processes.
 """
 
-import io
 import os
 import shutil
 import sys
@@ -11,7 +10,6 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import psutil
-from ruamel.yaml import YAML
 
 from pipeline.dvc.local_config import share_settings
 from pipeline.judging.scores import NotFresh
@@ -19,12 +17,11 @@ from pipeline.runtime import git
 from pipeline.runtime.errors import CommandFailed
 from pipeline.runtime.hints import repro_hint
 from pipeline.runtime.processes import folder_lock
-from pipeline.storage.params_file import workspace_of
+from pipeline.storage.params_file import workspace_of, write_raw
 from pipeline.storage.run_key import inputs_of
 from pipeline.tracking.store import resolve_uri
 from quatrain.errors import ConfigError
 from quatrain.presets import read_raw
-from quatrain.storage.atomic_write import write_durably
 
 # What runs of a preset write; everything else in its workspace, except DVC's own files, is a copy.
 PRODUCED = {"data", "models", "reports", ".state", ".mlflow", "dvc.lock", "params.yaml"}
@@ -69,9 +66,7 @@ def prepare_workspace(root: Path, preset: str) -> Path:
             copy.unlink()
     for name in sorted(names):
         copy_if_changed(root / name, work / name)
-    text = io.BytesIO()
-    YAML().dump(params, text)
-    write_durably(work / "params.yaml", text.getvalue())
+    write_raw(work / "params.yaml", params)
     share_settings(root, work)
     return work
 

@@ -1,5 +1,6 @@
 """params.yaml (and an overlay of presets/) -> Params, or one line that says what is wrong."""
 
+import io
 import json
 import os
 import re
@@ -83,6 +84,14 @@ def check_inputs(model: str, section: Any) -> None:
 def print_raw(root: Path, preset: str) -> None:
     """Prints params.yaml with the values of a preset."""
     YAML().dump(read_raw(root, preset), sys.stdout)
+
+
+def write_raw(path: Path, raw: Mapping[str, Any], head: str = "") -> None:
+    """Writes params, or a preset, as YAML below a line of comment."""
+    text = io.StringIO(head)
+    text.seek(len(head))
+    YAML().dump(dict(raw), text)
+    write_durably(path, text.getvalue().encode())
 
 
 def write_schema(root: Path) -> None:

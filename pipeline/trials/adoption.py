@@ -1,15 +1,11 @@
 """the best trial -> presets/NAME.yaml, which `make repro PRESET=NAME` runs as the trial ran."""
 
-from io import StringIO
-
-from ruamel.yaml import YAML
-
+from pipeline.storage.params_file import write_raw
 from pipeline.trials.space import MARK, Space
 from pipeline.trials.trial import Trial, make_trial, value_at
 from quatrain.errors import ConfigError
 from quatrain.presets import parse
 from quatrain.registry import MODELS
-from quatrain.storage.atomic_write import write_durably
 from quatrain.validation import overlaid
 
 
@@ -34,10 +30,7 @@ def write_preset(space: Space, trial: Trial, number: int) -> None:
             f"presets/{path.name} would not give trial {number}; "
             "params, inputs or code were changed while the sweep ran: run the same command again"
         )
-    text = StringIO()
-    YAML().dump(overlay, text)
-    head = MARK.format(name=space.name)
-    write_durably(path, f"{head}: trial {number}.\n{text.getvalue()}".encode())
+    write_raw(path, overlay, f"{MARK.format(name=space.name)}: trial {number}.\n")
 
 
 def remove_preset(space: Space) -> None:

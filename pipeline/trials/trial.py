@@ -7,14 +7,11 @@ import os
 import shutil
 from collections.abc import Mapping
 from functools import cache
-from io import StringIO
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from ruamel.yaml import YAML
-
 from pipeline.runtime.devices import settings
-from pipeline.storage.params_file import check_inputs, read_input
+from pipeline.storage.params_file import check_inputs, read_input, write_raw
 from pipeline.storage.run_key import CHECKOUT, IRRELEVANT, code_digest, inputs_of, params_of
 from quatrain.errors import DataError
 from quatrain.params import Params
@@ -22,7 +19,6 @@ from quatrain.presets import parse
 from quatrain.registry import MODELS
 from quatrain.section import Content
 from quatrain.storage import folders
-from quatrain.storage.atomic_write import write_durably
 from quatrain.storage.input_files import read_content
 from quatrain.validation import validate
 
@@ -167,9 +163,7 @@ def dataset_folder(root: Path, trial: Trial) -> Path:
 
 def prepare(trial: Trial, folder: Path) -> None:
     """Writes the params and input files of a trial into its folder."""
-    text = StringIO()
-    YAML().dump(dict(trial.raw), text)
-    write_durably(folder / "params.yaml", text.getvalue().encode())
+    write_raw(folder / "params.yaml", trial.raw)
     for name, source in trial.files.items():
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
