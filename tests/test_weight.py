@@ -38,7 +38,7 @@ BUDGETS: dict[str, float] = {
     "pipeline/new_model": 319,
     "pipeline/scaffolding": 270,
     "pipeline/stages": 228,
-    "pipeline/storage": 423,
+    "pipeline/storage": 418,
     "pipeline/tracking": 1_922,
     "pipeline/commands": 635,
     "pipeline/trials": 2_406,

@@ -1,12 +1,12 @@
 """models/MODEL -> the verified state of the learner that `evaluate` continues with."""
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipeline.runtime.hints import make_command
 from pipeline.storage.run_key import shaping
+from quatrain.differences import differing
 from quatrain.errors import DataError
 from quatrain.params import Params
 from quatrain.registry import load
@@ -39,26 +39,16 @@ def load_trained(
     if files.info.get("dataset") != digest:
         reason = f"{name}: was trained on another dataset than data/{model} holds"
         raise DataError(reason, remedy=f"run `{remedy}`")
-    trained = leaves({**files.info.get("params", {}), model: files.contents[CONFIG]})
+    trained = {**files.info.get("params", {}), model: files.contents[CONFIG]}
     config = getattr(params, model)
-    current = leaves({**shaping(params), model: config.model_dump(mode="json")})
-    for key in sorted(trained.keys() | current.keys()):
-        old, new = (values.get(key, "nothing")[:LONGEST_VALUE] for values in (trained, current))
-        if trained.get(key) != current.get(key):
-            reason = f"{name}: was trained with {key} = {old}, but params.yaml has {new}"
-            raise DataError(reason, remedy=f"set that back, or run `{remedy}`")
+    current = {**shaping(params), model: config.model_dump(mode="json")}
+    if differences := differing(trained, current):
+        key, values = min(differences.items())
+        old, new = (json.dumps(value, sort_keys=True)[:LONGEST_VALUE] for value in values)
+        reason = f"{name}: was trained with {key} = {old}, but params.yaml has {new}"
+        raise DataError(reason, remedy=f"set that back, or run `{remedy}`")
     arrays = files.contents["weights.safetensors"] | files.contents["state.safetensors"]
     try:
         return TrainedModel(load(model).train.from_arrays(config, dataset, arrays), files)
     except ValueError as error:
         raise DataError(f"{name}: {error}", remedy=f"run `{remedy}`") from None
-
-
-def leaves(value: Any, key: str = "") -> dict[str, str]:
-    """Returns the values of nested mappings as JSON whose keys are sorted, as those of a stored
-    config are, by keys that are joined by dots.
-    """
-    if not isinstance(value, Mapping) or not value:
-        return {key: json.dumps(value, sort_keys=True)}
-    nested = (leaves(part, f"{key}.{name}" if key else name) for name, part in value.items())
-    return {name: text for part in nested for name, text in part.items()}
