@@ -68,7 +68,7 @@ def config_of(root: Path, **sections: Any) -> AlloConfig:
 
 def world_of(config: AlloConfig) -> World:
     dataset = collect(config, SEED)
-    state = init_state(config, dataset, SEED)
+    state = init_state(config, dataset, SEED)._replace(snapshots=None)
     return World(config, dataset, make_data(config, state, dataset), rows_of(dataset.train), state)
 
 

@@ -11,9 +11,10 @@ from matplotlib.colors import LogNorm
 
 from quatrain.models.allo.collect import Dataset
 from quatrain.models.allo.config import AlloConfig
+from quatrain.models.allo.film import film_vectors
 from quatrain.models.allo.rules import HELD_OUT_LOWER, REFERENCE_NAMES
 from quatrain.models.allo.train import State
-from quatrain.models.allo.truth import Spectrum, normalised, overlaps, strict_cosine, true_table
+from quatrain.models.allo.truth import Spectrum, aligned, strict_cosine, true_table
 from quatrain.plots import (
     BLACK,
     BLUE,
@@ -45,6 +46,8 @@ CAPTIONS = {
     "walks alone the model learns coordinates in which states few steps apart are alike.",
     "cosine": "Does it learn? The learned coordinates turn into the true eigenvectors of the "
     "walks' graph Laplacian; beside them what the truth scores, and what has learned nothing.",
+    "forming": "How do the vectors form? An untrained network has arbitrary patterns; each turns "
+    "into the true vector above it. Later pictures are more steps apart.",
     "eigenvalues": "Which components are right, and since when? The distance of each vector and "
     "eigenvalue from the truth while learning.",
     "kept": "Does it learn? How much of the learned functions a held-out walk keeps from a state "
@@ -98,6 +101,8 @@ def plots(
         "eigenvalues": draw_components(config, truth, history, scores),
         "losses": draw_losses(config, history),
     }
+    if state.snapshots is not None:
+        pictures["forming"] = film_vectors(config, state, dataset, truth, table)
     return in_order(pictures, CAPTIONS)
 
 
@@ -177,23 +182,6 @@ def draw_vectors(table: np.ndarray, truth: Spectrum, dataset: Dataset) -> Figure
         "groups of equal eigenvalues are aligned.",
     )
     return figure
-
-
-def aligned(table: Float[np.ndarray, "states d"], truth: Spectrum) -> Float[np.ndarray, "states d"]:
-    """Returns the normalised learned vectors, rotated to the truth.
-
-    Single vectors are aligned by sign, groups by a Procrustes rotation.
-    """
-    d = table.shape[1]
-    vectors = np.zeros(table.shape)
-    vectors[truth.visited] = normalised(table, truth)
-    products = overlaps(table, truth)[:d]
-    groups = truth.group[:d]
-    for group in np.unique(groups):
-        members = np.flatnonzero(groups == group)
-        left, _, right = np.linalg.svd(products[np.ix_(members, members)].T)
-        vectors[:, members] = vectors[:, members] @ (left @ right)
-    return vectors
 
 
 def draw_functions(

@@ -38,11 +38,20 @@ REMEDY = {
     "barrier_term": ("barrier term", "lr_barrier"),
     "grad_norm": ("gradient", "learning_rate"),
 }
+# Records before which tables are kept for a film: 0, 1, ..., 8, 10, 12, 14, 16, 20, ..., 1792.
+#
+# Most of what it can show happens early. A longer training keeps the same ones, and more.
+RECORDS = (*range(4), *(leading << zeros for zeros in range(9) for leading in range(4, 8)))
+# Most numbers of a table that is kept.
+LARGEST_SNAPSHOT = 20_000
 
 
 class State(NamedTuple):
     """Holds everything that changes while learning, and the `input_constants` that the weights were
     trained with.
+
+    snapshots: tables of the first learner at the RECORDS so far, 0 at later ones; None of a large
+    map, without a map, and within a compiled program.
     """
 
     params: network.Params
@@ -53,6 +62,7 @@ class State(NamedTuple):
     base_key: Key[Array, "*seeds"]
     step: Int[Array, "*seeds"]
     input_constants: Float[Array, "*seeds row column"]
+    snapshots: Float[Array, "record states d"] | None
 
 
 class Data(NamedTuple):
@@ -83,7 +93,11 @@ def schedule(config: Train) -> optax.Schedule:
 def init_state(config: AlloConfig, dataset: Dataset, seed: int) -> State:
     constants = config.world.input_constants(config, dataset, seed)
     inputs = jnp.asarray(config.world.inputs(config, dataset, constants))
-    return _init_learners(config, jax.random.key(seed), jnp.asarray(constants), inputs)
+    learners = _init_learners(config, jax.random.key(seed), jnp.asarray(constants), inputs)
+    states, d = len(inputs), config.network.d
+    if config.brings_env or states * d > LARGEST_SNAPSHOT:
+        return learners
+    return learners._replace(snapshots=jnp.zeros((len(RECORDS), states, d)))
 
 
 @partial(jax.jit, static_argnums=0)
@@ -103,6 +117,7 @@ def _init_learners(config: AlloConfig, key: Array, constants: Array, inputs: Arr
             base_key=base_key,
             step=jnp.int32(0),
             input_constants=constants,
+            snapshots=None,
         )
 
     return jax.vmap(init)(jnp.arange(config.seeds))
@@ -239,7 +254,8 @@ def update(
     differently. Each metric is (seeds,).
     """
     run = over_devices(partial(run_chunk, config, 1), config.seeds)
-    next_state, recorded = run(state, make_data(config, state, dataset))
+    next_state, recorded = run(state._replace(snapshots=None), make_data(config, state, dataset))
+    next_state = next_state._replace(snapshots=snapshots_with(config, state, dataset))
     return next_state, {name: values[:, 0] for name, values in jax.device_get(recorded).items()}
 
 
@@ -267,7 +283,8 @@ def train(
     step = int(state.step[0])
     while step < config.train.steps:
         barrier = float(state.barrier.max())
-        state, stacked = run(state, data)
+        next_state, stacked = run(state._replace(snapshots=None), data)
+        state = next_state._replace(snapshots=snapshots_with(config, state, dataset))
         recorded = jax.device_get(stacked)
         check_finite(recorded, step, barrier)
         step += config.train.record_every
@@ -361,6 +378,17 @@ def tables(
     """Returns the learned features of every state, for each learner."""
     inputs = inputs_for(config, state, dataset)
     return np.asarray(network.of_learners(config, state.params, inputs))
+
+
+def snapshots_with(
+    config: AlloConfig, state: State, dataset: Dataset
+) -> Float[Array, "record states d"] | None:
+    """Returns the snapshots of a state, its own table among them if that is to be kept."""
+    record = int(state.step[0]) / config.train.record_every
+    if state.snapshots is None or record not in RECORDS:
+        return state.snapshots
+    table = tables(config, state, dataset)[0]
+    return state.snapshots.at[RECORDS.index(record)].set(table)
 
 
 def dual_eigenvalues(config: AlloConfig, state: State) -> Float[np.ndarray, "seeds d"]:

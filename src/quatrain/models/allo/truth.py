@@ -415,6 +415,23 @@ def overlaps(table: Float[np.ndarray, "states d"], truth: Spectrum) -> Float[np.
     return truth.eigenvectors.T @ (truth.starts[:, None] * normalised(table, truth))
 
 
+def aligned(table: Float[np.ndarray, "states d"], truth: Spectrum) -> Float[np.ndarray, "states d"]:
+    """Returns the normalised learned vectors, rotated to the truth.
+
+    Single vectors are aligned by sign, groups by a Procrustes rotation.
+    """
+    d = table.shape[1]
+    vectors = np.zeros(table.shape)
+    vectors[truth.visited] = normalised(table, truth)
+    products = overlaps(table, truth)[:d]
+    groups = truth.group[:d]
+    for group in np.unique(groups):
+        members = np.flatnonzero(groups == group)
+        left, _, right = np.linalg.svd(products[np.ix_(members, members)].T)
+        vectors[:, members] = vectors[:, members] @ (left @ right)
+    return vectors
+
+
 def cosine(
     table: Float[np.ndarray, "states d"], truth: Spectrum, group: np.ndarray | None = None
 ) -> Float[np.ndarray, " d"]:
