@@ -7,14 +7,12 @@ params.yaml cost no second.
 import difflib
 import os
 import sys
-from argparse import ArgumentTypeError
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
 import quatrain
-from pipeline.commands import verbs as _commands  # noqa: F401  registers identify, profile
 from pipeline.runtime.command import (
     MODELS_OPTION,
     PRESET_OPTION,
@@ -22,7 +20,6 @@ from pipeline.runtime.command import (
     Options,
     Parser,
     Verb,
-    margin,
     number,
     option,
     port,
@@ -37,8 +34,10 @@ from pipeline.runtime.command import (
 from quatrain.errors import ConfigError, PackageMissing
 from quatrain.seeds import SEEDS_OF_INTERVAL
 
-if find_spec("pipeline.trials.studies"):  # which a project of `quatrain init` has not
-    import_module("pipeline.trials.studies.verbs")  # registers theirs
+# Folders whose `verbs` register more; a project of `quatrain init` has no studies.
+for folder in ("pipeline.commands", "pipeline.trials", "pipeline.trials.studies"):
+    if find_spec(folder):
+        import_module(f"{folder}.verbs")
 
 CHECKOUT_FILES = ("params.yaml", "dvc.yaml")
 # A missing module of these is a fault of the code; of others, a package to install.
@@ -57,18 +56,6 @@ def jobs(text: str) -> int:
     from quatrain.nvidia import has_nvidia_gpu
 
     return 1 if has_nvidia_gpu() else core_count()
-
-
-def counts(text: str) -> tuple[int, ...]:
-    return tuple(map(whole_number, text.split(",")))
-
-
-def verdicts(text: str) -> list[str]:
-    """Returns the verdicts of a comparison that end with an exit code of their own."""
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    if unknown := {*words} - {"better", "worse", "no difference", "undecided"}:
-        raise ArgumentTypeError(f"{quoted(unknown.pop())} is no verdict; write worse,undecided")
-    return words
 
 
 @verb(
@@ -259,7 +246,7 @@ def new(options: Options) -> None:
     option("name", metavar="NAME", help="of the project, and of its folder here"),
     option("--model", default="allo", metavar="MODEL", help="its learner"),
     reads_params=False,
-    offered=Path(__file__).with_name("new_project").is_dir(),
+    needs="pipeline.new_project",
 )
 def init(options: Options) -> None:
     """Makes a project of your own in a new folder: the pipeline, and one learner."""
@@ -268,86 +255,6 @@ def init(options: Options) -> None:
 
     root = create(Path.cwd(), options.name, model)
     print(NEXT.format(name=options.name, model=model, commit=first_commit(root)))
-
-
-ADDRESS_OPTION = option(
-    "--address", metavar="HOST:PORT", help="of a Ray cluster; this machine alone if none"
-)
-STORAGE_OPTION = option(
-    "--storage",
-    metavar="URI",
-    help="where trials keep their checkpoints, reached by all nodes: a shared folder or"
-    " s3://BUCKET/FOLDER; with no --address a folder of .state",
-)
-CPUS_OPTION = option(
-    "--cpus", type=whole_number, metavar="N", help="of this machine for trials, or all"
-)
-
-
-@verb(
-    option("model", metavar="MODEL", help="as params.yaml has it"),
-    option(
-        "-S",
-        dest="changes",
-        action="append",
-        metavar="KEY=VALUE",
-        help="a change, such as train.learning_rate=3e-3; several are one change",
-    ),
-    option(
-        "--against",
-        metavar="WHAT",
-        help="a commit or branch, whose code and params are the old side; preset:NAME; or champion",
-    ),
-    PRESET_OPTION,
-    option("--seeds", type=whole_number, default=16, metavar="N", help="of each side, at most"),
-    option(
-        "--batches", type=counts, default="4,8,16", metavar="N,N", help="seeds after which to look"
-    ),
-    option("--metric", metavar="NAME", help="that decides; the first gated one if none"),
-    option("--margin", type=margin, metavar="X", help="that does not matter; the gate's tolerance"),
-    option("--fail-if", type=verdicts, metavar="WORDS", help="worse,undecided: exit 4"),
-    option("--different-worlds", action="store_true", help="compare sides with other worlds"),
-    option("--name", help="of the report below reports/compare"),
-    ADDRESS_OPTION,
-    STORAGE_OPTION,
-    CPUS_OPTION,
-    interrupted="interrupted; the same command continues",
-)
-def compare(options: Options) -> int:
-    """Says whether a change helps: trains both sides with the same seeds until that is clear."""
-    from pipeline.trials.place import RETRIES, make_place, needs_of
-    from pipeline.trials.sides import read_request
-
-    root = Path.cwd()
-    request = read_request(root, options)
-    if request is None:
-        print(f"compare: {options.model}: code and params are those of {options.against}")
-        return 0
-    needs = needs_of(request.pair(root, 0))
-    place = make_place(root, options, **needs, watch="", retries=RETRIES)
-    from pipeline.trials import compare as comparisons  # loads MLflow's side
-
-    return comparisons.run(root, request, place)
-
-
-@verb(
-    option("sweep", type=Path, metavar="SWEEP", help="a file, as sweeps/allo_lr.yaml"),
-    ADDRESS_OPTION,
-    STORAGE_OPTION,
-    CPUS_OPTION,
-    interrupted="interrupted; the same command continues",
-)
-def sweep(options: Options) -> int:
-    """Searches parameters by trials, and writes the best as a preset if it is better."""
-    from pipeline.trials.place import make_place
-    from pipeline.trials.space import read_space
-
-    space = read_space(Path.cwd(), options.sweep)
-    needs = space.sweep.model_dump(include={"cpus", "gpus", "watch", "retries"})
-    place = make_place(space.root, options, **needs)
-    from pipeline.trials import sweep as sweeps  # loads Optuna, which a mistake does not wait for
-
-    return sweeps.run(space, place)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

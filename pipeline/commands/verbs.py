@@ -1,7 +1,6 @@
 """argv -> the work of this folder; each verb imports its work itself (`pipeline.cli`)."""
 
 from argparse import ArgumentTypeError
-from importlib.util import find_spec
 from pathlib import Path
 
 from pipeline.runtime.command import (
@@ -58,7 +57,7 @@ bound = number(float, 1e-9, 1e6, "bound; pass one above 0")
     ),
     option("--transitions", type=whole_number, metavar="N", help="of a system, with warm-up"),
     option("--out", default="identified", metavar="FOLDER", help="of the result"),
-    offered=find_spec("quatrain.models.active_dynamics") is not None,
+    needs="quatrain.models.active_dynamics",
 )
 def identify(options: Options) -> None:
     """Learns the vector field of recorded trajectories, or of a Gymnasium environment."""

@@ -18,7 +18,8 @@ SOURCES = ("src", "pipeline", "inputs")
 # Commits, and edited files, that are listed.
 MOST_LISTED = 5
 # What provenance has beside the versions of libraries.
-NO_VERSIONS = {"run_key", "commit", "date", "seeds", "code", "data", "params", "recording", *KEYS}
+WHO_AND_WHEN = {"by", "commit", "date", "run_key", "why"}
+NO_VERSIONS = WHO_AND_WHEN | {"seeds", "code", "data", "params", "recording", *KEYS}
 # Beginning of the line of the code.
 CODE = "code: "
 UNRECORDED = "params, code, data, versions: unknown, for this baseline does not record them"
@@ -54,29 +55,29 @@ def what_changed(work: Path, judgement: Judgement, params: Params) -> list[str]:
     if not old or not judgement.learner:
         return []
     new = provenance_of(work, judgement.model, params, judgement.learner)
-    lines = [*_differences(checkout_of(work), old, new)]
+    here = machine_of(new)
+    machines = [describe(each) for each in (here | machine_of(old), here)]
+    machine = [f"machine: {' -> '.join(machines)}"] if machines[0] != machines[1] else []
     if "params" not in old:
-        return [*lines, UNRECORDED]
-    return lines or [SAME]
+        return [*machine, UNRECORDED]
+    return [*_differences(checkout_of(work), old, new), *machine] or [SAME]
 
 
 def _differences(root: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
-    """Yields params, code, data, versions and machine that differ; the baselines of old versions
-    record the machine alone.
-    """
-    old = {**new, **old} if "params" in old else {**new, **machine_of(old)}
+    """Yields params, code, data and versions that differ."""
     for key, (before, after) in differing(old["params"], new["params"]).items():
         yield f"{key}: {before} -> {after}"
     if old["code"] != new["code"]:
         yield f"{CODE}{_code_since(root, str(old['commit']).partition('+')[0])}"
     if old["data"] != new["data"]:
         yield f"data: another dataset, {old['data'][:12]} -> {new['data'][:12]}"
-    for name in sorted(new.keys() - NO_VERSIONS):
-        if old[name] != new[name]:
-            yield f"{name}: {old[name]} -> {new[name]}"
-    machines = [describe(machine_of(each)) for each in (old, new)]
-    if machines[0] != machines[1]:
-        yield f"machine: {' -> '.join(machines)}"
+    for name, (before, after) in differing(versions_of(old), versions_of(new)).items():
+        yield f"{name}: {before} -> {after}"
+
+
+def versions_of(provenance: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the versions, and the flags if variables of the user set some."""
+    return {name: provenance[name] for name in sorted(provenance.keys() - NO_VERSIONS)}
 
 
 def _code_since(root: Path, commit: str) -> str:

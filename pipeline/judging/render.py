@@ -89,8 +89,8 @@ def verdict_of_all(judgements: Sequence[Judgement]) -> Verdict:
     return max((each.verdict for each in judgements), key=VERDICTS.index)
 
 
-def verdict(judgements: Sequence[Judgement]) -> str:
-    """Returns the worst verdict as a heading."""
+def heading(judgements: Sequence[Judgement]) -> str:
+    """Returns the worst verdict in a heading's words; a first baseline may still be missing."""
     broken = [judgement for judgement in judgements if not judgement.passed]
     if broken and all(judgement.only_lacks_a_baseline for judgement in broken):
         return "No baseline yet"
@@ -103,7 +103,7 @@ def summary(judgements: Sequence[Judgement]) -> str:
     broken = [(each.model, line.why) for each in judgements for line in each.broken]
     if broken:
         reasons = dict.fromkeys(f"* **{model}**: {plain(why)}" for model, why in broken)
-        count = f"**{verdict(judgements)}**: {len(broken)} of {len(lines)} scores."
+        count = f"**{heading(judgements)}**: {len(broken)} of {len(lines)} scores."
         return f"{count}\n\n" + "\n".join(reasons)
     passed = f"**Passed**: all {len(lines)} scores hold their baselines."
     better = sum(line.status == "better" for line in lines)

@@ -26,6 +26,9 @@ from quatrain.params import Params
 from quatrain.registry import MODELS
 from quatrain.seeds import SEEDS_OF_INTERVAL
 
+# Beside the report, for its numbers differ from run to run.
+COSTS_PAGE = "costs.html"
+COSTS_LINK = f"What each stage took here, in seconds and memory: [{COSTS_PAGE}]({COSTS_PAGE})."
 INTERVALS = (
     f"Intervals are over seeds, of which there are at least {SEEDS_OF_INTERVAL}; "
     "± half of the difference's 95 % interval, from the sides that have one."
@@ -69,7 +72,7 @@ def read_plots(root: Path, model: str) -> dict[str, str]:
 
 
 def title_of(judgements: Sequence[Judgement]) -> str:
-    return f"{render.verdict(judgements)}: preset {judgements[0].preset}"
+    return f"{render.heading(judgements)}: preset {judgements[0].preset}"
 
 
 def page(results: Sequence[Result], whole: bool = False) -> str:
@@ -87,6 +90,7 @@ def page(results: Sequence[Result], whole: bool = False) -> str:
         judged_scores(judgements),
         f"{LEGEND}. {INTERVALS}",
         f"{machine(judgements)} All runs: [in `make ui`]({EXPERIMENTS_PAGE}).",
+        COSTS_LINK if whole else "",
         *(model_section(result, whole) for result in results),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"

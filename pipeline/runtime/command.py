@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 from typing import Any, NamedTuple, Never
 
 from pipeline.runtime import console
@@ -54,17 +55,18 @@ def verb(
     *options: Option,
     reads_params: bool = True,
     interrupted: str = "interrupted by SIGINT",
-    offered: bool = True,
+    needs: str | None = None,
 ) -> Callable[[Work], Work]:
     """Registers a function as the verb of its name, whose help is the docstring.
 
     reads_params: params.yaml, with the preset that an option names, is checked first.
     interrupted: the line after Ctrl-C.
-    offered: a project of `quatrain init` lacks what some verbs work on.
+    needs: a module, or folder of one, without which a checkout has no such verb; a project of
+        `quatrain init` lacks some.
     """
 
     def register(work: Work) -> Work:
-        if offered:
+        if needs is None or find_spec(needs):
             VERBS[work.__name__] = Verb(work, options, reads_params, interrupted)
         return work
 

@@ -11,6 +11,7 @@ from quatrain.params import Params
 from quatrain.registry import MODELS
 
 VERBS = ("collect", "train", "evaluate")
+RESTORED = "No stage ran here: DVC restored the results of another run."
 # Column of the table -> sum or peak, how it is written.
 COLUMNS = {
     "seconds": ("seconds", ".1f"),
@@ -61,4 +62,4 @@ def table(root: Path, params: Params) -> str:
         ]
         for name, spent in costs.items()
     ]
-    return markdown_table(("stage", *columns), rows) if rows else ""
+    return markdown_table(("stage", *columns), rows) if rows else RESTORED

@@ -15,8 +15,8 @@ from tqdm import tqdm
 from pipeline.runtime import console
 from quatrain.progress import Progress
 
-# Lines of a whole run if stderr is not a terminal (CI, files), the last of which is that of the
-# stage, and their form.
+# Where stderr is no terminal (CI, files), a line after each quarter of a run stands for the bar;
+# the stage itself prints that of its end.
 LINES = 4
 LINE = "{desc}: {n:,}/{total:,}  {rate_noinv_fmt}  {remaining} left{postfix}"
 EVERY_SECONDS = 5.0

@@ -21,6 +21,7 @@ from pipeline.runtime.errors import CommandFailed
 from pipeline.runtime.processes import folder_lock
 from pipeline.storage.run_key import COMPUTING, code_digest, inputs_of
 from pipeline.trials.stages import code_variables, last_line, stage_environment
+from pipeline.trials.storage import DATA_FILTER
 from pipeline.trials.trial import Trial, make_trial, with_keys
 from quatrain.baselines import Rule
 from quatrain.comparison import looks_to
@@ -254,7 +255,8 @@ def checkout_of_commit(root: Path, commit: str) -> Path:
             archive = io.BytesIO(git.output(root, "archive", commit, "--", *names))
             with TemporaryDirectory(dir=commits) as temporary, tarfile.open(fileobj=archive) as tar:
                 unpacked = Path(temporary, commit)
-                tar.extractall(unpacked, filter="data")
+                tar.extraction_filter = DATA_FILTER
+                tar.extractall(unpacked)
                 if not (unpacked / OLDEST).exists():
                     raise ConfigError(
                         f"commit {commit[:12]} is older than trials; name a later one"

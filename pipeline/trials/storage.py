@@ -28,6 +28,8 @@ from pipeline.trials.trial import OUTCOME, USAGE
 OPENING_SECONDS = 30.0
 # File systems of pyarrow whose files are objects: they appear whole, and have no rename.
 OBJECT_STORES = ("s3", "gcs", "abfs")
+# For `tarfile.extraction_filter`; Python before 3.11.4 has none, and no cluster works with it.
+DATA_FILTER = getattr(tarfile, "data_filter", None)
 
 
 class StorageFailed(CommandFailed):
@@ -132,10 +134,11 @@ def restore(storage: Storage, key: str, folder: Path) -> None:
             storage.filesystem.open_input_file(path) as source,
             tarfile.open(fileobj=source) as archive,
         ):
+            archive.extraction_filter = DATA_FILTER
             for member in archive:
                 if member.name == OUTCOME:
                     os.sync()  # A result counts as soon as its outcome is there.
-                archive.extract(member, folder, filter="data")
+                archive.extract(member, folder)
     except OSError as error:
         raise storage.failed(error) from None
 

@@ -20,12 +20,14 @@ def test_params_data_versions_and_machine_stand_beside_the_old_ones(space: Works
     provenance = content["presets"]["default"]["provenance"]
     provenance["params"]["allo"]["train"]["steps"] += 1
     steps = provenance["params"]["allo"]["train"]["steps"]
-    provenance |= {"data": "e" * 64, "jax": "0.9.0", "cpu": "6 / 143 / Intel"}
+    provenance |= {"data": "e" * 64, "flags": "XLA_FLAGS=--a", "cpu": "6 / 143 / Intel"}
+    del provenance["jax"]
     space.edit_baseline(content)
     assert changes(space) == [
         f"allo.train.steps: {steps} -> {steps - 1}",
         "data: another dataset, eeeeeeeeeeee -> dddddddddddd",
-        "jax: 0.9.0 -> 0.10.2",
+        "flags: XLA_FLAGS=--a -> unset",
+        "jax: unset -> 0.10.2",
         "machine: Intel (family 6, model 143), 2 threads -> AMD (family 25, model 1), 2 threads",
     ]
 

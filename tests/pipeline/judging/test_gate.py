@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pipeline.judging.gate import gate, rules_of
-from pipeline.judging.render import markdown, plain, summary, text, verdict
+from pipeline.judging.render import heading, markdown, plain, summary, text
 from pipeline.runtime.hints import promote_hint
 from pipeline.storage.params_file import read_params
 from quatrain.judgement import Judgement, Line
@@ -144,7 +144,7 @@ def test_a_summary_gives_each_reason_once():
     )
     reason = "* **iqn**: preset 'default' has no baseline yet"
     assert summary([passed, first]) == f"**No baseline yet**: 2 of 4 scores.\n\n{reason}"
-    assert verdict([broken, first]) == "Undecided"
+    assert heading([broken, first]) == "Undecided"
 
 
 def test_text_from_a_file_is_escaped():

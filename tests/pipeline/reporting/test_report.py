@@ -212,6 +212,7 @@ def test_the_same_results_give_the_same_bytes(
     space.score()
     report.report()
     assert [path.read_bytes() for path in pages] == first
+    assert "No stage ran here" in (space.root / "reports" / "costs.html").read_text()
     assert str(space.root).encode() not in b"".join(first)
     assert b'alt="allo"' in first[1]
 
