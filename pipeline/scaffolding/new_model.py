@@ -30,7 +30,7 @@ NEXT = """
 {name} is a model of this project: a small learner of a function, to be replaced by yours. Next:
   make repro MODELS={name}    collect, train, evaluate; exit 4: it has no baseline yet
   make promote MODELS={name}  stores its scores as the baseline
-CONTRIBUTING.md, "Add a model", says how to replace it.\
+CONTRIBUTING.md of quatrain, "Add a model", says how to replace it.\
 """
 
 
