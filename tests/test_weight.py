@@ -32,7 +32,7 @@ BUDGETS: dict[str, float] = {
     "pipeline": 337,
     "pipeline/dvc": 426,
     "pipeline/judging": 561,
-    "pipeline/reporting": 414,
+    "pipeline/reporting": 415,
     "pipeline/retraining": 361,
     "pipeline/runtime": 760,
     "pipeline/new_model": 319,

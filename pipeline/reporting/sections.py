@@ -28,6 +28,7 @@ from quatrain.seeds import SEEDS_OF_INTERVAL
 
 # Beside the report, for its numbers differ from run to run.
 COSTS_PAGE = "costs.html"
+COSTS_TITLE = "# What each stage took here\n\n[The report](report.html)\n\n"
 COSTS_LINK = f"What each stage took here, in seconds and memory: [{COSTS_PAGE}]({COSTS_PAGE})."
 INTERVALS = (
     f"Intervals are over seeds, of which there are at least {SEEDS_OF_INTERVAL}; "

@@ -7,7 +7,7 @@ from pathlib import Path
 from pipeline.judging import render
 from pipeline.reporting import stills
 from pipeline.reporting.page import as_html
-from pipeline.reporting.sections import COSTS_PAGE, Result, page, read_all, title_of
+from pipeline.reporting.sections import COSTS_PAGE, COSTS_TITLE, Result, page, read_all, title_of
 from pipeline.storage.params_file import read_params
 from pipeline.tracking.costs import table
 from pipeline.tracking.origin import DESCRIPTION_TAG, title
@@ -45,7 +45,7 @@ def write_pages(reports: Path, results: Sequence[Result], costs: str) -> None:
     pages = {
         "report.md": page(results),
         "report.html": as_html(page(results, whole=True), title, reports),
-        COSTS_PAGE: as_html(f"# What stages took here\n\n{costs}", "Costs", reports),
+        COSTS_PAGE: as_html(COSTS_TITLE + costs, "Costs", reports),
     }
     shown = {
         each.judgement.model: next(iter(each.plots), stills.still_path(each.judgement.model))
