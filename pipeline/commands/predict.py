@@ -69,7 +69,8 @@ def predict(
             try:
                 write(model_process.answer(request))
             except DataError as error:
-                raise DataError(f"{source}, row {count} and {rows - 1} more: {error}") from None
+                part = f"rows {count} to {count + rows - 1}, which count from 0 here"
+                raise DataError(f"{source}, {part}: {error}") from None
             count += rows
             bar.update(rows)
         if not count:

@@ -47,7 +47,10 @@ def back(root: Path, jobs: int) -> int:
             )
     print(f"back: {', '.join(names)} are those of commit {commit}")
     if git.has_changes(root, (*git.CODE, "baselines"), untracked="normal"):
-        print("back: code, inputs, presets or baselines still differ; `git status` names them")
+        print(
+            "back: code, inputs, presets or baselines still differ; `git status` names them, "
+            "`git restore FILE` drops a change"
+        )
     missing = [model for model in here if not (root / "models" / model).exists()]
     if not missing:
         if not (root / "reports" / "report.html").exists():

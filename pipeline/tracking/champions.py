@@ -146,7 +146,7 @@ def set_champion(call: Call, name: str, baseline: Mapping[str, Any], holds: Hold
     if target is None:
         (champion,) = (each for each in versions if str(each.version) == current)
         if holds(champion):
-            return Alias(f"version {current} stays, which holds the baseline; {absent}")
+            return Alias(f"version {current} stays, whose scores hold the baseline; {absent}")
         remedy = "`make rollback` sets one that is here"
         return Alias(f"version {current} breaks the baseline, and stays; {absent}; {remedy}", False)
     version = str(target.version)

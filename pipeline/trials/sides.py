@@ -279,21 +279,25 @@ def champion_commit(root: Path, model: str, preset: str) -> str:
     """Returns the commit that stored the baseline of the model's champion: its params and code made
     the champion, which may have been trained before it was committed.
 
+    In a fresh clone the champion is a version that was trained there, for its scores hold the
+    baseline; the commit of that baseline stands for it.
+
     Raises:
         ConfigError: no commit did.
     """
-    from pipeline.tracking.champions import champion_key
+    from pipeline.tracking.champions import champion_key, provenances
 
     if git.git(root, "rev-parse", "--is-shallow-repository") == "true":
         raise ConfigError("--against champion: fetch the whole history: `git fetch --unshallow`")
-    key = champion_key(root, model, preset)
-    commits = git.git(root, "log", "--format=%H", "-S", key, "--", f"baselines/{model}.json")
-    if not key or not commits:
-        raise ConfigError(
-            f"--against champion: no commit has a baseline of {model}, preset {preset}; promote "
-            "one, commit it, and fetch the whole history"
-        )
-    return commits.split()[-1]
+    stored = provenances(root, preset).get(model, {}).get("run_key", "")
+    for key in filter(None, (champion_key(root, model, preset), stored)):
+        commits = git.git(root, "log", "--format=%H", "-S", key, "--", f"baselines/{model}.json")
+        if commits:
+            return commits.split()[-1]
+    raise ConfigError(
+        f"--against champion: no commit has a baseline of {model}, preset {preset}; promote "
+        "one, commit it, and fetch the whole history"
+    )
 
 
 def present_params(root: Path, model: str, raw: Mapping[str, Any]) -> Params:

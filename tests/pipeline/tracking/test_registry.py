@@ -183,7 +183,7 @@ def test_the_first_champion_of_a_store_is_the_newest_that_holds_the_baseline(
     assert ask("k9", again=True) == ask("k9") == [Alias(none, is_set=False)]
     train("k2")
     assert ask("k9", "k1") == IS_SET
-    stays = f"quatrain-allo@champion: version 1 stays, which holds the baseline; {absent}"
+    stays = f"quatrain-allo@champion: version 1 stays, whose scores hold the baseline; {absent}"
     assert ask("k9", "k1", "k2", again=True) == [Alias(stays)]
 
 

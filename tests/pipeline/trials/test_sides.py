@@ -172,5 +172,7 @@ def test_the_champion_is_the_commit_that_first_had_its_baseline(
     assert champion_commit(repository, "allo", "default") == promoted
     assert not read_side(repository, "allo", "champion", "default").checkout
     monkeypatch.setattr(champions, "champion_key", lambda *_: "0123456789abcdef")
+    assert champion_commit(repository, "allo", "default") == promoted  # trained in a fresh clone
+    monkeypatch.setattr(champions, "provenances", lambda *_: {})
     with pytest.raises(ConfigError, match="no commit has a baseline of allo, preset default"):
         champion_commit(repository, "allo", "default")
