@@ -40,7 +40,7 @@ BUDGETS: dict[str, float] = {
     "pipeline/stages": 238,
     "pipeline/storage": 418,
     "pipeline/tracking": 1_923,
-    "pipeline/commands": 635,
+    "pipeline/commands": 634,
     "pipeline/trials": 2_497,
     "tests": 9_904,
     "tests/pipeline": 6_320,

@@ -69,8 +69,7 @@ def predict(
             try:
                 write(model_process.answer(request))
             except DataError as error:
-                part = f"rows {count} to {count + rows - 1}, which count from 0 here"
-                raise DataError(f"{source}, {part}: {error}") from None
+                raise DataError(f"{source}, counted from row {count}: {error}") from None
             count += rows
             bar.update(rows)
         if not count:
